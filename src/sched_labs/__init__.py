@@ -1,0 +1,50 @@
+"""Live experiments on the Linux scheduler.
+
+    from sched_labs import context_switch, warmup, doctor
+
+Rooms are imported when they are first used: pandas and matplotlib take longer to load than many experiments
+take to run, and a reader who asks for one thing should not wait for all of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .errors import SchedLabError
+from .version import __version__
+
+_WHERE = {
+    "context_switch": ("sched_labs.experiments.context_switch", None),
+    "warmup": ("sched_labs.experiments.warmup", None),
+    "runqlat": ("sched_labs.experiments.runqlat", None),
+    "machine": ("sched_labs.machine", None),
+    "stats": ("sched_labs.stats", None),
+    "figures": ("sched_labs.figures", None),
+    "claims": ("sched_labs.claims", None),
+    "widgets": ("sched_labs.widgets", None),
+    "doctor": ("sched_labs.doctor", "doctor"),
+    "Result": ("sched_labs.result", "Result"),
+    "load": ("sched_labs.result", "load"),
+    "compare": ("sched_labs.result", "compare"),
+    "recorded": ("sched_labs.result", "recorded"),
+    "predict": ("sched_labs.widgets", "predict"),
+    "judge": ("sched_labs.claims", "judge"),
+}
+
+__all__ = ["SchedLabError", "__version__", *_WHERE]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module, attribute = _WHERE[name]
+    except KeyError:
+        raise AttributeError(f"module 'sched_labs' has no attribute {name!r}") from None
+    room = importlib.import_module(module)
+    value = getattr(room, attribute) if attribute else room
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
