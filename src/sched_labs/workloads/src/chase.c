@@ -1,0 +1,239 @@
+/* chase.c - how much slower is a thread's own memory just after it was switched out and in again?
+ *
+ * The victim walks its working set, one load per cache line, each load giving the address of the next, so that
+ * no two loads can overlap.  One walk over the whole set is a pass.  Three conditions take turns:
+ *
+ *     alone         pass after pass; between two passes the system calls of a hand-over, but no switch
+ *     after_switch  between two passes the CPU is handed to the partner and back; the partner
+ *                   touches its own memory meanwhile (with 0 bytes: nothing, it hands back at once)
+ *
+ * A pass that follows a switch finds in the caches what the partner (and the kernel) left of the set.
+ * The walk is in random order unless asked otherwise: in sequential order the hardware prefetcher runs ahead
+ * of the loads and hides most of what the switch cost.
+ */
+#include "lab.h"
+
+#include <getopt.h>
+#include <stdbool.h>
+
+enum { MOST_PARTNERS = 16 };
+
+static struct {
+    size_t working_set, line;
+    size_t partner[MOST_PARTNERS];
+    int partners;
+    bool random_order, processes;
+    long passes, trials, seed;
+} plan = {.working_set = 256 << 10, .line = 64, .random_order = true, .processes = true,
+          .passes = 20, .trials = 7, .seed = 1};
+
+/* Two pipes carry the turn; a third takes the same system calls when the victim is alone. */
+static struct {
+    int to_partner[2], to_victim[2], to_self[2];
+    pid_t partner_tid;
+} *shared;
+
+/* ---- memory ---------------------------------------------------------------------------------------------- */
+
+static char *map(size_t bytes)
+{
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        lab_fail("cannot map %zu bytes", bytes);
+    madvise(memory, bytes, MADV_NOHUGEPAGE); /* the same page size on every machine; with 4 KiB pages the TLB counts */
+    memset(memory, 1, bytes);
+    return memory;
+}
+
+/* A small random generator (xorshift), so that a seed gives the same walk on every machine. */
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* Links the lines of a set into one ring and returns where it begins. */
+static void **link_ring(char *memory, size_t lines)
+{
+    size_t *order = malloc(lines * sizeof *order);
+    if (!order)
+        lab_fail("no memory for %zu lines", lines);
+    for (size_t i = 0; i < lines; i++)
+        order[i] = i;
+    if (plan.random_order) {
+        uint64_t state = 0x9e3779b97f4a7c15u ^ (uint64_t)plan.seed;
+        for (size_t i = lines - 1; i > 0; i--) { /* Fisher-Yates: every order equally likely */
+            size_t j = next_random(&state) % (i + 1), keep = order[i];
+            order[i] = order[j];
+            order[j] = keep;
+        }
+    }
+    for (size_t i = 0; i < lines; i++)
+        *(void **)(memory + order[i] * plan.line) = memory + order[(i + 1) % lines] * plan.line;
+    void **first = (void **)(memory + order[0] * plan.line);
+    free(order);
+    return first;
+}
+
+/* The measured walk.  The empty asm "uses" the last address, so that the compiler must keep every load. */
+static void walk(void **line, size_t lines)
+{
+    for (size_t i = 0; i < lines; i++)
+        line = *line;
+    __asm__ volatile("" : : "r"(line) : "memory");
+}
+
+/* What the partner does with its own memory: one load per line, in order; it only has to displace. */
+static void touch(const char *memory, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += plan.line)
+        __asm__ volatile("" : : "r"(memory[i]) : "memory");
+}
+
+/* ---- handing the CPU over --------------------------------------------------------------------------------- */
+
+static void put(int fd, int32_t message)
+{
+    if (write(fd, &message, sizeof message) != sizeof message)
+        lab_fail("write");
+}
+
+static int32_t get(int fd)
+{
+    int32_t message;
+    if (read(fd, &message, sizeof message) != sizeof message)
+        _exit(0); /* the other side has gone */
+    return message;
+}
+
+/* Waits for a turn, touches as much as the message says, gives the turn back. */
+static void *partner(void *unused)
+{
+    size_t most = 0;
+    for (int i = 0; i < plan.partners; i++)
+        most = plan.partner[i] > most ? plan.partner[i] : most;
+    char *memory = most ? map(most) : NULL;
+    shared->partner_tid = lab_tid();
+    for (;;) {
+        int32_t which = get(shared->to_partner[0]);
+        if (which < 0)
+            return unused;
+        touch(memory, plan.partner[which]);
+        put(shared->to_victim[1], which);
+    }
+}
+
+static void switch_there_and_back(int which)
+{
+    put(shared->to_partner[1], which);
+    get(shared->to_victim[0]);
+}
+
+static void same_calls_alone(void)
+{
+    for (int i = 0; i < 2; i++) { /* there and back: two writes, two reads */
+        put(shared->to_self[1], 0);
+        get(shared->to_self[0]);
+    }
+}
+
+/* ---- measuring ------------------------------------------------------------------------------------------- */
+
+static struct { int64_t away_ns, pass_ns; } *seen;
+
+/* One block of passes under one condition; which < 0 is "alone". */
+static void measure(long trial, int which, void **first, size_t lines)
+{
+    walk(first, lines); /* not recorded: the block before may have left the set cold */
+    struct lab_tally before = lab_tally_now();
+    for (long i = 0; i < plan.passes; i++) {
+        int64_t leave = lab_now_ns();
+        if (which < 0)
+            same_calls_alone();
+        else
+            switch_there_and_back(which);
+        int64_t resume = lab_now_ns();
+        walk(first, lines);
+        seen[i].pass_ns = lab_now_ns() - resume;
+        seen[i].away_ns = resume - leave;
+    }
+    struct lab_tally counted = lab_tally_since(before);
+    printf("block trial=%ld partner=%ld passes=%ld cpu_ns=%ld voluntary=%ld involuntary=%ld\n", trial,
+           which < 0 ? -1L : (long)plan.partner[which], plan.passes, (long)counted.cpu_ns, (long)counted.voluntary,
+           (long)counted.involuntary);
+    for (long i = 0; i < plan.passes; i++)
+        printf("pass ns=%ld away=%ld\n", (long)seen[i].pass_ns, (long)seen[i].away_ns);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"working-set", required_argument, 0, 'w'}, {"partner", required_argument, 0, 'v'},
+        {"line", required_argument, 0, 'l'},        {"access", required_argument, 0, 'a'},
+        {"between", required_argument, 0, 'b'},     {"passes", required_argument, 0, 'p'},
+        {"trials", required_argument, 0, 't'},      {"seed", required_argument, 0, 's'},
+        {"deadline", required_argument, 0, 'd'},    {0, 0, 0, 0},
+    };
+    const long huge = 1L << 40;
+    unsigned deadline_s = 60;
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (option) {
+        case 'w': plan.working_set = (size_t)lab_number("--working-set", optarg, 1, huge); break;
+        case 'v':
+            if (plan.partners == MOST_PARTNERS)
+                lab_fail("--partner can be given %d times", MOST_PARTNERS);
+            plan.partner[plan.partners++] = (size_t)lab_number("--partner", optarg, 0, huge);
+            break;
+        case 'l': plan.line = (size_t)lab_number("--line", optarg, sizeof(void *), 4096); break;
+        case 'a':
+            plan.random_order = !strcmp(optarg, "random");
+            if (!plan.random_order && strcmp(optarg, "sequential"))
+                lab_fail("--access takes random or sequential, not '%s'", optarg);
+            break;
+        case 'b':
+            plan.processes = !strcmp(optarg, "processes");
+            if (!plan.processes && strcmp(optarg, "threads"))
+                lab_fail("--between takes threads or processes, not '%s'", optarg);
+            break;
+        case 'p': plan.passes = lab_number("--passes", optarg, 1, 10000000); break;
+        case 't': plan.trials = lab_number("--trials", optarg, 1, 100000); break;
+        case 's': plan.seed = lab_number("--seed", optarg, 0, INT32_MAX); break;
+        case 'd': deadline_s = (unsigned)lab_number("--deadline", optarg, 1, 86400); break;
+        default: return 2;
+        }
+    }
+    if (plan.working_set < plan.line)
+        lab_fail("--working-set must be at least one line of %zu bytes", plan.line);
+    lab_begin(deadline_s);
+
+    shared = lab_shared(sizeof *shared);
+    if (pipe(shared->to_partner) < 0 || pipe(shared->to_victim) < 0 || pipe(shared->to_self) < 0)
+        lab_fail("pipe");
+    pthread_t thread;
+    if (plan.processes) {
+        if (lab_fork() == 0) {
+            partner(NULL);
+            _exit(0);
+        }
+    } else if (pthread_create(&thread, NULL, partner, NULL)) {
+        lab_fail("cannot start a thread");
+    }
+    size_t lines = plan.working_set / plan.line;
+    void **first = link_ring(map(plan.working_set), lines);
+    seen = calloc((size_t)plan.passes, sizeof *seen);
+    if (!seen)
+        lab_fail("no memory for %ld passes", plan.passes);
+    memset(seen, 0, (size_t)plan.passes * sizeof *seen);
+    while (!*(volatile pid_t *)&shared->partner_tid)
+        sched_yield();
+    lab_barrier((pid_t[]){lab_tid(), shared->partner_tid}, 2);
+
+    /* The order turns round from trial to trial (ABC, CBA, ABC ...), so that slow drift cancels. */
+    for (long trial = 0; trial < plan.trials; trial++)
+        for (int i = 0; i <= plan.partners; i++)
+            measure(trial, trial % 2 ? plan.partners - 1 - i : i - 1, first, lines);
+    put(shared->to_partner[1], -1);
+    return lab_done();
+}

@@ -1,0 +1,172 @@
+/* lab.h - what every workload of the book shares: a way to start together, a clock, records, and an end.
+ *
+ * A workload talks in lines of plain text, so that you can run it by hand:
+ *
+ *     $ ./pingpong --by pipe --between threads
+ *     ready tid=4711 tid=4712      its threads exist and wait; now they can be placed and watched
+ *     go                           you type this (or the library writes it)
+ *     block trial=0 ...            one record per line: a word, then key=value
+ *     done
+ *
+ * It ends by itself when it is done.  It also ends, with all its processes, when its standard input is closed
+ * or when its deadline passes: an experiment that is interrupted leaves nothing running.
+ */
+#ifndef LAB_H
+#define LAB_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Says what failed and ends the workload with status 1. */
+__attribute__((noreturn, format(printf, 1, 2))) static inline void lab_fail(const char *format, ...)
+{
+    int error = errno;
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    if (error)
+        fprintf(stderr, ": %s", strerror(error));
+    fputc('\n', stderr);
+    exit(1);
+}
+
+static inline int64_t lab_clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* Wall clock for intervals: monotonic, not adjusted by leaps, read without a system call on most machines. */
+static inline int64_t lab_now_ns(void)
+{
+    return lab_clock_ns(CLOCK_MONOTONIC);
+}
+
+static inline pid_t lab_tid(void)
+{
+    return (pid_t)syscall(SYS_gettid);
+}
+
+/* What the kernel has counted for the calling thread. */
+struct lab_tally {
+    int64_t cpu_ns;
+    int64_t voluntary;   /* it gave the CPU up: it blocked */
+    int64_t involuntary; /* it was taken off the CPU, or it yielded */
+};
+
+static inline struct lab_tally lab_tally_now(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return (struct lab_tally){lab_clock_ns(CLOCK_THREAD_CPUTIME_ID), usage.ru_nvcsw, usage.ru_nivcsw};
+}
+
+static inline struct lab_tally lab_tally_since(struct lab_tally before)
+{
+    struct lab_tally now = lab_tally_now();
+    return (struct lab_tally){now.cpu_ns - before.cpu_ns, now.voluntary - before.voluntary,
+                              now.involuntary - before.involuntary};
+}
+
+/* Memory that stays shared after fork(); zeroed; never freed, because the workload ends soon. */
+static inline void *lab_shared(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        lab_fail("cannot map %zu bytes", bytes);
+    return memory;
+}
+
+/* First thing in main().  The deadline ends the workload whatever it is doing. */
+static inline void lab_begin(unsigned deadline_s)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getpgrp() != getpid())
+        setpgid(0, 0); /* a process group of our own: ending it ends nobody else */
+    alarm(deadline_s);
+    setvbuf(stdout, NULL, _IOFBF, 1 << 20); /* records leave in large pieces, not in the middle of a measurement */
+}
+
+/* fork() for a workload made of processes: the child ends when its parent does. */
+static inline pid_t lab_fork(void)
+{
+    fflush(stdout);
+    pid_t parent = getpid(), child = fork();
+    if (child < 0)
+        lab_fail("cannot fork");
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+    }
+    return child;
+}
+
+/* Sleeps in read() until standard input is closed; then the whole process group ends. */
+static inline void *lab_watch_stdin(void *unused)
+{
+    char byte;
+    while (read(STDIN_FILENO, &byte, 1) == 1)
+        ;
+    kill(0, SIGKILL);
+    return unused;
+}
+
+/* The barrier: names the threads that do the work, then waits for a line on standard input. */
+static inline void lab_barrier(const pid_t *tids, int count)
+{
+    fputs("ready", stdout);
+    for (int i = 0; i < count; i++)
+        printf(" tid=%d", (int)tids[i]);
+    putchar('\n');
+    fflush(stdout);
+    char byte = 0;
+    while (byte != '\n')
+        if (read(STDIN_FILENO, &byte, 1) != 1)
+            kill(0, SIGKILL); /* whoever started us has gone */
+    pthread_t watcher;
+    if (pthread_create(&watcher, NULL, lab_watch_stdin, NULL))
+        lab_fail("cannot start a thread");
+}
+
+/* Last thing in main(): every record is out. */
+static inline int lab_done(void)
+{
+    puts("done");
+    if (fflush(stdout))
+        return 1;
+    return 0;
+}
+
+/* A number from the command line that must lie in a range. */
+static inline long lab_number(const char *option, const char *text, long least, long most)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || *end || end == text || value < least || value > most) {
+        errno = 0;
+        lab_fail("%s takes a number from %ld to %ld, not '%s'", option, least, most, text);
+    }
+    return value;
+}
+
+#endif
