@@ -1,0 +1,71 @@
+"""How far an experiment has come, told wherever the reader is looking.
+
+In a terminal: one line that is rewritten.  In a notebook: a progress bar (a plain line where widgets are not
+shown).  While the book is built: lines in the file that `SCHED_LABS_PROGRESS` names, which the build shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from types import TracebackType
+from typing import Any
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    instance = shell.get_ipython() if shell else None
+    return instance is not None and instance.__class__.__name__ == "ZMQInteractiveShell"
+
+
+class Progress:
+    """`with Progress("warmup.sweep", 18) as progress: progress.step("random, 64 KiB")` after each finished step."""
+
+    def __init__(self, experiment: str, total: int, *, show: bool = True) -> None:
+        self.experiment, self.total, self.done = experiment, total, 0
+        self._file = os.environ.get("SCHED_LABS_PROGRESS", "")
+        self._terminal = show and not self._file and sys.stderr is not None and sys.stderr.isatty()
+        self._bar: Any = None
+        self._show_bar = show and not self._file and _in_notebook()
+
+    def __enter__(self) -> Progress:
+        if self._show_bar:
+            import ipywidgets
+            from IPython.display import display
+
+            self._bar = ipywidgets.IntProgress(
+                value=0, max=self.total, description="", layout=ipywidgets.Layout(width="60%")
+            )
+            self._label = ipywidgets.Label(value=f"{self.experiment}: starting")
+            self._box = ipywidgets.HBox([self._bar, self._label])
+            display(self._box)
+        self.say("starting")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._box.close()
+        if self._terminal:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def step(self, label: str) -> None:
+        """One more step is finished."""
+        self.done += 1
+        self.say(label)
+
+    def say(self, label: str) -> None:
+        """Show a label without counting a step."""
+        if self._file:
+            line = {"experiment": self.experiment, "done": self.done, "total": self.total, "label": label}
+            with open(self._file, "a", encoding="utf-8") as file:  # noqa: PTH123
+                file.write(json.dumps(line) + "\n")
+        if self._bar is not None:
+            self._bar.value = self.done
+            self._label.value = f"{self.done}/{self.total}  {label}"
+        if self._terminal:
+            sys.stderr.write(f"\r\x1b[K{self.experiment}  {self.done}/{self.total}  {label}")
+            sys.stderr.flush()
