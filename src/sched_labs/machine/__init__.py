@@ -7,7 +7,8 @@
     m.caches(0), m.same_cache_cpus(0)  # for placing workloads
 
 A survey takes short looks that undo themselves and needs no privilege. Every key below is answered on every
-machine: where a thing cannot be known, the value is None and `why` says why.
+machine: where a thing cannot be known, the value is None and `why` says why. A limit that is not set is the
+text "none"; a list may be empty.
 
 - kernel: release, build, config, boot_options, scheduler, sched_ext, slice_ns, preemption, realtime,
   lockdown, debugfs, hz (measured), hz_told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ def look_groups(seen: Seen) -> Iterator[Fact]:
         "a v2 hierarchy is mounted beside it" if cpu and cpu.version == "v1" and "cgroup2" in kinds else ""
     )
     yield Fact("cgroup.version", cpu.version if cpu else None, "", source, remark if cpu else none)
-    yield Fact("cgroup.controllers", controllers(seen) or None, "", source, "" if kinds else none)
+    yield Fact("cgroup.controllers", controllers(seen), "", source, "" if kinds else none)
     yield Fact("cgroup.cpu_mount", cpu.mount if cpu else None, "", source, "" if cpu else none)
     hidden = "the group is outside of what this container sees" if cpu else none
     group = cpu.group if cpu else None
@@ -197,7 +198,9 @@ def try_making(found: Hierarchy | None, wanted: tuple[str, ...]) -> tuple[str | 
         except FileExistsError:
             pass  # left by a process of our number that was killed right here; it goes below
         except OSError as error:
-            reasons.append((error.strerror or str(error)).lower())
+            denied = error.errno in (errno.EACCES, errno.EPERM)
+            told = (error.strerror or str(error)).lower()
+            reasons.append("this user may not make groups here" if denied else told)
             continue
         try:
             there = any((trial / name).exists() for name in wanted)

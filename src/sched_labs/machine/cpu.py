@@ -100,7 +100,5 @@ def look_mitigations(seen: Seen) -> Iterator[Fact]:
               for name, text in found.items() if text.startswith("Mitigation")]  # fmt: skip
     open_ = [name for name, text in found.items() if text.startswith("Vulnerable")]
     asked = seen.boot_option("mitigations")
-    yield Fact(
-        "cpu.mitigations", active or "none", "", folder, f"booted with mitigations={asked}" if asked else ""
-    )
-    yield Fact("cpu.vulnerable", open_ or "none", "", folder)
+    yield Fact("cpu.mitigations", active, "", folder, f"booted with mitigations={asked}" if asked else "")
+    yield Fact("cpu.vulnerable", open_, "", folder)

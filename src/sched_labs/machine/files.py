@@ -15,6 +15,8 @@ from pathlib import Path
 _LIVE = Path("/")
 _root = _LIVE
 
+_MOST_CPUS = 1 << 16  # far beyond NR_CPUS of any architecture
+
 _WHY = {
     errno.ENOENT: "no such file here",
     errno.ENOTDIR: "no such file here",
@@ -135,6 +137,8 @@ def cpu_list(text: str | None) -> list[int]:
         if not part or part == "(null)":
             continue
         first, _, last = part.partition("-")
+        if int(last or first) > _MOST_CPUS:
+            raise ValueError(f"no machine has CPU {last or first}")
         cpus.extend(range(int(first), int(last or first) + 1))
     return sorted(set(cpus))
 

@@ -112,7 +112,7 @@ class Machine:
             "cpu_limit": "cgroup.cpu_limit", "slice_ns": "kernel.slice_ns",
         }  # fmt: skip
         flat = {name: self.facts[key].value for name, key in kept.items()}
-        return {name: ", ".join(v) if isinstance(v, list) else v for name, v in flat.items()}
+        return {name: human(v, "") if isinstance(v, list) else v for name, v in flat.items()}
 
     def _repr_html_(self) -> str:
         table: str = self.table().to_html(index=False, border=0)
@@ -133,7 +133,7 @@ def human(value: Value, unit: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(value)
+        return ", ".join(value) or "none"
     if isinstance(value, str):
         return value
     if unit == "bytes":

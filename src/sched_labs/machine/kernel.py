@@ -15,8 +15,8 @@ _BOOT_OPTIONS = {
     "threadirqs", "idle", "intel_idle.max_cstate", "processor.max_cstate", "cpuidle_haltpoll.force",
     "haltpoll.guest_halt_poll_ns", "cpuidle.off", "intel_pstate", "amd_pstate", "clocksource", "tsc",
     "highres", "hpet", "lockdown", "psi", "schedstats", "skew_tick", "transparent_hugepage",
-    "numa_balancing", "noautogroup", "cgroup_disable", "systemd.unified_cgroup_hierarchy", "kpti", "pti", "nopti",
-    "spectre_v2", "spec_store_bypass_disable",
+    "numa_balancing", "noautogroup", "cgroup_disable", "systemd.unified_cgroup_hierarchy",
+    "kpti", "pti", "nopti", "spectre_v2", "spec_store_bypass_disable",
 }  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def look_release(seen: Seen) -> Iterator[Fact]:
     )
     # Not the whole line: it may hold names of hosts and disks.
     chosen = [word for word in seen.cmdline if word.partition("=")[0] in _BOOT_OPTIONS]
-    yield Fact("kernel.boot_options", chosen or "none", "", "/proc/cmdline")
+    yield Fact("kernel.boot_options", chosen, "", "/proc/cmdline")
 
 
 @look(

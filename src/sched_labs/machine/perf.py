@@ -107,8 +107,8 @@ def look_counters(seen: Seen) -> Iterator[Fact]:
         reasons = "; ".join(dict.fromkeys(why for value, why in tried.values() if not value))
         # Cycles are what every PMU counts; one that answers anything else only is still one.
         yield Fact("pmu.available", bool(counting), "", source, "" if counting else reasons)
-        yield Fact("pmu.events", counting or "none", "", source)
-        yield Fact("pmu.missing", missing or "none", "", source, reasons)
+        yield Fact("pmu.events", counting, "", source)
+        yield Fact("pmu.missing", missing, "", source, reasons)
         switches, why = count(_SOFTWARE, 3, user_only=False, sleep=True)
         yield Fact("pmu.context_switches", bool(switches), "", "perf_event_open, then a short sleep", why)
     devices = files.names("/sys/bus/event_source/devices")

@@ -118,7 +118,7 @@ def _why(key: str, error: OSError, seen: Seen) -> str:
         return "the kernel has no bandwidth left to promise (deadline admission control)"
     if error.errno in (errno.ENOSYS, errno.EINVAL):
         return "this kernel or container does not offer it"
-    if error.errno != errno.EPERM:
+    if error.errno not in (errno.EPERM, errno.EACCES):
         return (error.strerror or str(error)).lower()
     privileged = seen.capable(_CAP_SYS_NICE)
     if key == "policy.nice_negative":

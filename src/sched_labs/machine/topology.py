@@ -61,7 +61,8 @@ def allowed(seen: Seen) -> list[int]:
         return sorted(os.sched_getaffinity(0))
     cpus = online(seen)
     told = _list_or_none(seen.status.get("Cpus_allowed_list"))
-    return [c for c in cpus if c in told] if told else cpus
+    # A list that names no online CPU is no list.
+    return [c for c in cpus if c in (told or cpus)] or cpus
 
 
 def cpus(seen: Seen) -> list[Cpu]:
@@ -190,7 +191,8 @@ def look_topology(seen: Seen) -> Iterator[Fact]:
         if c.core_type:
             kinds.setdefault(c.core_type, []).append(c.number)
     listed = [f"{kind}: {files.cpu_ranges(its)}" for kind, its in kinds.items()]
-    yield Fact("cpu.core_types", listed or "all alike", "", "PMU lists, cpuinfo, cpu_capacity")
+    alike = "" if listed else "all alike, as far as the kernel shows"
+    yield Fact("cpu.core_types", listed, "", "PMU lists, cpuinfo, cpu_capacity", alike)
     yield _cpus_in("cpu.isolated", f"{_CPU}/isolated")
     yield _cpus_in("cpu.nohz_full", f"{_CPU}/nohz_full")
     many = nodes()
