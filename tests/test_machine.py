@@ -176,8 +176,9 @@ def group() -> Iterator[Path]:
 
 def survey_inside(group: Path) -> dict[str, dict[str, object]]:
     """The facts that a process in `group` finds."""
+    procs = str(group / "cgroup.procs")
     asking = (
-        f"import json, os, pathlib; pathlib.Path({str(group / 'cgroup.procs')!r}).write_text(str(os.getpid()))\n"
+        f"import json, os, pathlib; pathlib.Path({procs!r}).write_text(str(os.getpid()))\n"
         "from sched_labs import machine\nprint(json.dumps(machine.survey().to_json()['facts']))"
     )
     done = subprocess.run([sys.executable, "-c", asking], capture_output=True, timeout=60, check=True)
