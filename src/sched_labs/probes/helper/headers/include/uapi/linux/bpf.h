@@ -1,0 +1,1 @@
+/* BCC's headers include it; our programs need nothing from it. */
