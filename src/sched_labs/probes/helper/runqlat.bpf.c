@@ -1,18 +1,18 @@
 /* runqlat.bpf.c - how long runnable threads of some processes wait for a CPU.
  *
- * A wait begins when a thread becomes runnable without a CPU: it is woken (sched_wakeup, sched_wakeup_new), or it
- * is taken off its CPU while it could go on (sched_switch away from a thread that was preempted or yielded: R and
- * R+ in a trace).  It ends when the thread is switched in.  A wait counts when it begins and ends inside the
- * window, and when the *waiting* thread belongs to a watched process; who woke it does not matter.
+ * A wait begins when a thread becomes runnable without a CPU: it is woken (sched_wakeup, sched_wakeup_new), or
+ * it is taken off its CPU while it could go on (sched_switch away from a thread that was preempted or yielded:
+ * R and R+ in a trace).  It ends when the thread is switched in.  A wait counts when it begins and ends inside
+ * the window, and when the *waiting* thread belongs to a watched process; who woke it does not matter.
  *
  * Every table is an array, because looking a thread up in a hash map is most of what such a probe costs.  The
  * helper maps the arrays into its memory: it opens the window and reads the counts without a system call.
  *
- * The programs are attached to the tracepoints with their BTF types, so that a field of a task is one load, at
- * an offset that the kernel itself checks when it loads the program.  The helper finds these in the kernel's BTF:
- *   PID_OFFSET, TGID_OFFSET                       in task_struct
- *   PREV_STATE_ARGUMENT, or STATE_OFFSET and STATE_BITS   where the state of the thread that leaves is found
- * and chooses SLOTS (a power of two) and CPUS (the possible ones).  The bins it knows as BIN_BITS and TOP_BIT.
+ * The programs are attached to the tracepoints with their BTF types.  So a field of a task is one load, at an
+ * offset that the kernel itself checks when it loads the program.  The helper finds these in the kernel's BTF:
+ *   PID_OFFSET, TGID_OFFSET         in task_struct
+ *   PREV_STATE_ARGUMENT, or STATE_OFFSET and STATE_BITS         the state of the thread that leaves its CPU
+ * and chooses SLOTS (a power of two) and CPUS (the possible ones).  BIN_BITS and TOP_BIT lay out the bins.
  */
 
 #define BINS ((TOP_BIT - BIN_BITS + 1) << BIN_BITS)
@@ -45,8 +45,8 @@ BPF_F_TABLE("array", u32, struct window, windows, 1, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", u32, struct slot, slots, SLOTS, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", u32, struct counts, cpus, CPUS, BPF_F_MMAPABLE);
 
-/* One load from a kernel object or from the arguments of a tracepoint.  It is written as an instruction because
- * BCC would turn a plain load into a call, which takes several times as long. */
+/* One load from a kernel object or from the arguments of a tracepoint.  It is written as an instruction,
+ * because BCC would turn a plain load into a call, which takes several times as long. */
 #define LOAD_(to, bits, from, offset) \
     asm volatile("%0 = *(u" #bits " *)(%1 + %2)" : "=r"(to) : "r"(from), "i"(offset))
 #define LOAD(to, bits, from, offset) LOAD_(to, bits, from, offset)
