@@ -60,7 +60,8 @@ class Archive:
         self._entry(path, stat.S_IFCHR | mode, device=(major, minor))
 
     def finish(self) -> bytes:
-        """The archive; the kernel takes several of them one after the other, so this one ends on a multiple of 4."""
+        """The archive; the kernel takes several of them one after the other, so this one ends on a multiple
+        of 4."""
         self._entry("TRAILER!!!", 0)
         data = b"".join(self._parts)
         return data + b"\0" * (-len(data) % 512)

@@ -22,18 +22,22 @@ class NetworkError(PackageError):
 
 
 class QemuError(KernelError):
-    """QEMU is missing, too old, or refused its command line; or the machine has too little memory for a guest."""
+    """QEMU is missing, too old, or refused its command line; or the machine has too little memory for a
+    guest."""
 
 
 class GuestError(KernelError):
     """The guest broke: it panicked, never came up, or said nothing more before its deadline.
 
-    `console` holds the last lines of its console.
+    `console` holds the last lines of its console; `again` tells whether another try may help: it does not
+    help a
+    guest that used up its time.
     """
 
-    def __init__(self, what: str, remedy: str = "", console: str = "") -> None:
+    def __init__(self, what: str, remedy: str = "", console: str = "", *, again: bool = True) -> None:
         super().__init__(what, remedy)
         self.console = console
+        self.again = again
 
     def __str__(self) -> str:
         shown = f"\nThe guest's console ended with:\n{self.console}" if self.console else ""

@@ -2,7 +2,8 @@
 """/init of the guest: mounts what a job may look at, runs the job, tells the host, powers off.
 
 Runs as the first process of a machine that has nothing else.  Only the standard library, and little of it:
-every import counts when the machine is emulated.  Talks to the host in lines on the second serial port, see wire.py.
+every import counts when the machine is emulated.  Talks to the host in lines on the second serial port, see
+wire.py.
 """
 
 import os
@@ -27,19 +28,28 @@ def mount_all() -> None:
         ("tracefs", "/sys/kernel/tracing"),
         ("bpf", "/sys/fs/bpf"),
     ):
-        os.makedirs(target, exist_ok=True) if not target.startswith("/sys/") else None
+        if not target.startswith("/sys/"):  # there, the kernel has the folders ready
+            os.makedirs(target, exist_ok=True)  # noqa: PTH103 - pathlib takes long to import
         if libc.mount(kind.encode(), target.encode(), kind.encode(), 0, None):
             print(f"guest: cannot mount {kind}: {os.strerror(ctypes.get_errno())}", flush=True)
 
 
 def main() -> None:
     mount_all()
-    os.environ.update(HOME="/root", PATH="/usr/bin:/bin", LC_ALL="C.UTF-8", XDG_CACHE_HOME="/tmp", XDG_DATA_HOME="/tmp")
+    os.environ.update(
+        HOME="/root",
+        PATH="/usr/bin:/bin",
+        LC_ALL="C.UTF-8",
+        XDG_CACHE_HOME="/lab/cache",
+        XDG_DATA_HOME="/tmp",
+    )
     from sched_labs.kernels import wire
 
     job = wire.load_job()
     channel = wire.Channel.open(job["port"])
-    channel.send("up", {"release": os.uname().release, "version": os.uname().version, "uptime_s": time.monotonic()})
+    channel.send(
+        "up", {"release": os.uname().release, "version": os.uname().version, "uptime_s": time.monotonic()}
+    )
     worker = os.fork()  # a job that crashes must not take the first process, and with it the kernel, along
     if worker == 0:
         try:
@@ -61,6 +71,6 @@ if __name__ == "__main__":
     finally:
         # The host ends QEMU when it has read the last line; a host that has gone away cannot.
         time.sleep(5)
-        with open("/proc/sysrq-trigger", "w") as trigger:
+        with open("/proc/sysrq-trigger", "w") as trigger:  # noqa: PTH123
             trigger.write("o")
         time.sleep(60)

@@ -95,14 +95,15 @@ def stanzas(text: str) -> list[dict[str, str]]:
     return found
 
 
-def _order(version: str) -> tuple[int, ...]:
+def version_order(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def packages(found: Iterable[dict[str, str]], architecture: str) -> list[Package]:
     """Every bootable kernel among the stanzas, newest first.
 
-    From 6.19 on, Debian splits the image: `linux-image-*` is empty and depends on `linux-binary-*`, which holds it,
+    From 6.19 on, Debian splits the image: `linux-image-*` is empty and depends on `linux-binary-*`, which
+    holds it,
     and on `linux-base-*`, which holds its configuration.
     """
     by_name: dict[tuple[str, str], dict[str, str]] = {}
@@ -133,7 +134,7 @@ def packages(found: Iterable[dict[str, str]], architecture: str) -> list[Package
                 size_bytes=sum(int(by_name[part, version]["Size"]) for part in parts),
             )
         )
-    return sorted(kernels, key=lambda kernel: _order(kernel.version), reverse=True)
+    return sorted(kernels, key=lambda kernel: version_order(kernel.version), reverse=True)
 
 
 def choose(kernels: Iterable[Package], name: KernelName, distribution: str = "debian") -> Package:
@@ -142,9 +143,13 @@ def choose(kernels: Iterable[Package], name: KernelName, distribution: str = "de
     kernels = list(kernels)
     wanted = name.series + name.patch
     for kernel in kernels:
-        if kernel.flavour == flavour and (kernel.upstream == wanted or kernel.upstream.startswith(wanted + ".")):
+        if kernel.flavour == flavour and (
+            kernel.upstream == wanted or kernel.upstream.startswith(wanted + ".")
+        ):
             return kernel
-    offered = sorted({".".join(k.upstream.split(".")[:2]) for k in kernels if k.flavour == flavour}, key=_order)
+    offered = sorted(
+        {".".join(k.upstream.split(".")[:2]) for k in kernels if k.flavour == flavour}, key=version_order
+    )
     raise UnknownKernelError(
         f"The package archive offers no kernel {name} ({flavour}).",
         f"It has {', '.join(offered)}." if offered else "`sched-labs kernels list` shows what can be had.",

@@ -1,6 +1,7 @@
 """Kernels from the distribution's own packages, without root and without touching the system's apt.
 
-A private apt tree (own lists, own cache, empty dpkg status) asks the archive that this system is configured for;
+A private apt tree (own lists, own cache, empty dpkg status) asks the archive that this system is configured
+for;
 apt checks signatures against the distribution's keyring and checksums against the signed lists.
 Of a package only the kernel image and its configuration are kept:
 
@@ -29,12 +30,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import store
 from . import names
 from .errors import KernelError, NetworkError, PackageError
 from .names import KernelName, Package
 
-Progress = Callable[[str, float], None]
-"""Called with what is going on and the share of it that is done, 0 to 1."""
+Progress = Callable[[str, float | None], None]
+"""Called with what is going on and the share of it that is done, 0 to 1, or None."""
 
 LISTS_GOOD_FOR_S = 24 * 3600.0
 _KEYRINGS = {
@@ -43,18 +45,18 @@ _KEYRINGS = {
 }
 
 
-def _silent(text: str, share: float) -> None:
+def _silent(text: str, share: float | None) -> None:
     pass
 
 
 def cache_dir() -> Path:
     """Where kernels are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "sched-labs" / "kernels"
+    return store.cache_folder() / "kernels"
 
 
 def architecture() -> str:
-    """This machine's architecture as packages call it; guests use this system's programs, so it is theirs too."""
+    """This machine's architecture as packages call it; guests use this system's programs, so it is theirs
+    too."""
     machine = platform.machine()
     try:
         return {"x86_64": "amd64", "aarch64": "arm64"}[machine]
@@ -106,7 +108,8 @@ def _load(directory: Path) -> Kernel:
 
 
 def cached(name: str) -> Kernel | None:
-    """The kernel of that name on this disk, or None.  PackageError when its image is not what was unpacked."""
+    """The kernel of that name on this disk, or None.  PackageError when its image is not what was
+    unpacked."""
     directory = cache_dir() / str(names.parse(name, distribution()))
     if not (directory / "kernel.json").exists():
         return None
@@ -117,7 +120,8 @@ def cached(name: str) -> Kernel | None:
         sound = False
     if not sound:
         raise PackageError(
-            f"The cached kernel {name} is damaged ({directory}).", f"Fetch it again: sched-labs kernels get --newest {name}"
+            f"The cached kernel {name} is damaged ({directory}).",
+            f"Fetch it again: sched-labs kernels get --newest {name}",
         )
     return kernel
 
@@ -128,7 +132,7 @@ def all_cached() -> list[Kernel]:
     for entry in sorted(cache_dir().glob("[0-9]*/kernel.json")):
         with contextlib.suppress(OSError, ValueError, TypeError):
             found.append(_load(entry.parent))
-    return sorted(found, key=lambda kernel: (names._order(kernel.upstream), kernel.flavour))
+    return sorted(found, key=lambda kernel: (names.version_order(kernel.upstream), kernel.flavour))
 
 
 def offered(refresh: bool = False) -> list[Package] | None:
@@ -146,7 +150,8 @@ def offered(refresh: bool = False) -> list[Package] | None:
 def get(name: str, newest: bool = False, progress: Progress = _silent) -> Kernel:
     """The kernel of that name, from the cache or (first time, or `newest`) from the package archive.
 
-    Raises UnknownKernelError, NetworkError (nothing cached and no archive), PackageError (does not check or unpack).
+    Raises UnknownKernelError, NetworkError (nothing cached and no archive), PackageError (does not check or
+    unpack).
     """
     wanted = names.parse(name, distribution())
     if not newest:
@@ -165,7 +170,9 @@ def get(name: str, newest: bool = False, progress: Progress = _silent) -> Kernel
             if kernel and (kernel.package, kernel.version) == (package.package, package.version):
                 return kernel
         with tempfile.TemporaryDirectory(prefix=".part-", dir=cache_dir()) as scratch:
-            debs = apt.download(package, Path(scratch), lambda share: progress(f"{wanted}: fetching", 0.95 * share))
+            debs = apt.download(
+                package, Path(scratch), lambda share: progress(f"{wanted}: fetching", 0.95 * share)
+            )
             progress(f"{wanted}: unpacking", 0.95)
             _unpack(debs, package, wanted, Path(scratch) / "kernel")
             if held.exists():
@@ -204,7 +211,9 @@ def _unpack(debs: list[Path], package: Package, name: KernelName, into: Path) ->
     for deb in debs:
         _extract(deb, into)
     if not (into / "vmlinuz").exists():
-        raise PackageError(f"{package.package} holds no kernel image.", "Choose another kernel, and report this one.")
+        raise PackageError(
+            f"{package.package} holds no kernel image.", "Choose another kernel, and report this one."
+        )
     note = {
         "name": str(name),
         "package": package.package,
@@ -252,7 +261,12 @@ def mirror(kind: str) -> str:
     if named:
         return named.rstrip("/")
     targets = _host_apt(
-        "apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(COMPONENT)", "Created-By: Packages"
+        "apt-get",
+        "indextargets",
+        "--no-release-info",
+        "--format",
+        "$(REPO_URI) $(COMPONENT)",
+        "Created-By: Packages",
     )
     for line in targets.splitlines():
         address, _, component = line.partition(" ")
@@ -295,7 +309,9 @@ class _Apt:
         sources = base / "etc" / f"{'+'.join(suites)}.list"
         address, keyring = mirror(kind), _keyring(kind)
         sources.write_text(
-            "".join(f"deb [arch={self.architecture} signed-by={keyring}] {address} {s} main\n" for s in suites)
+            "".join(
+                f"deb [arch={self.architecture} signed-by={keyring}] {address} {s} main\n" for s in suites
+            )
         )
         self.config = base / "etc" / f"{'+'.join(suites)}.conf"
         self.config.write_text(_configuration(base, sources, self.architecture))
@@ -317,18 +333,25 @@ class _Apt:
 
     def packages(self) -> list[Package]:
         found = self._run("apt-cache", "pkgnames", "linux-").split()
-        kernels = [n for n in found if re.match(r"linux-(image|binary|base)-\d", n) and not n.endswith("-dbg")]
+        kernels = [
+            n for n in found if re.match(r"linux-(image|binary|base)-\d", n) and not n.endswith("-dbg")
+        ]
         if not kernels:
             return []
-        return names.packages(names.stanzas(self._run("apt-cache", "show", *sorted(kernels))), self.architecture)
+        return names.packages(
+            names.stanzas(self._run("apt-cache", "show", *sorted(kernels))), self.architecture
+        )
 
     def download(self, package: Package, into: Path, progress: Callable[[float], None]) -> list[Path]:
         """The .deb files, their checksums verified by apt."""
         environment = os.environ | {"APT_CONFIG": str(self.config), "LC_ALL": "C.UTF-8"}
         command = ["apt-get", "-q", "download", *(f"{part}={package.version}" for part in package.parts)]
-        with tempfile.TemporaryFile("w+") as complaint, subprocess.Popen(
-            command, cwd=into, env=environment, stdout=subprocess.DEVNULL, stderr=complaint
-        ) as apt:
+        with (
+            tempfile.TemporaryFile("w+") as complaint,
+            subprocess.Popen(
+                command, cwd=into, env=environment, stdout=subprocess.DEVNULL, stderr=complaint
+            ) as apt,
+        ):
             try:
                 while apt.poll() is None:
                     got = sum(part.stat().st_size for part in into.glob("*.deb*"))
@@ -343,7 +366,8 @@ class _Apt:
 
 
 def _configuration(base: Path, sources: Path, architecture: str) -> str:
-    """The private tree's apt.conf: only how to reach the archive is taken from the host (proxies, timeouts, logins)."""
+    """The private tree's apt.conf: only how to reach the archive is taken from the host (proxies, timeouts,
+    logins)."""
     reach = [line for line in _host_apt("apt-config", "dump").splitlines() if line.startswith("Acquire::")]
     return "\n".join(
         [
@@ -365,7 +389,7 @@ def _configuration(base: Path, sources: Path, architecture: str) -> str:
             f'Dir::Cache "{base}/cache";',
             'Dir::Cache::pkgcache "";',  # rebuilt in a second, and worth 80 MB
             'Dir::Cache::srcpkgcache "";',
-            'APT::Get::List-Cleanup "false";',  # else apt throws away the lists of the suites of other kernels
+            'APT::Get::List-Cleanup "false";',  # keep the lists of the suites that other kernels are in
             f'APT::Architecture "{architecture}";',
             f'APT::Architectures {{ "{architecture}"; }};',
             # The tree is the reader's own; as root, apt would otherwise want to hand it to its sandbox user.
@@ -377,16 +401,23 @@ def _configuration(base: Path, sources: Path, architecture: str) -> str:
 
 def _apt_error(complaint: str) -> PackageError:
     """apt's complaint as one of ours."""
-    lines = [line for line in complaint.splitlines() if line.startswith(("E:", "W:"))] or complaint.splitlines()
+    lines = [
+        line for line in complaint.splitlines() if line.startswith(("E:", "W:"))
+    ] or complaint.splitlines()
     last = "; ".join(line[2:].strip() for line in lines[:2])
-    if re.search(r"resolv|connect|timed out|Network is unreachable|No route|Could not wait|proxy", complaint, re.IGNORECASE):
+    if re.search(
+        r"resolv|connect|timed out|Network is unreachable|No route|Could not wait|proxy",
+        complaint,
+        re.IGNORECASE,
+    ):
         return NetworkError(
             f"The package archive cannot be reached: {last}",
             "Kernels that were fetched before still work; `sched-labs kernels list` shows them.",
         )
     if re.search(r"NO_PUBKEY|not signed|signature|Hash Sum mismatch|[Ss]ize.*mismatch", complaint):
         return PackageError(
-            f"apt does not trust what it got: {last}", "Update the archive keyring (sudo apt install --only-upgrade "
+            f"apt does not trust what it got: {last}",
+            "Update the archive keyring (sudo apt install --only-upgrade "
             "debian-archive-keyring), or try another mirror.",
         )
     return PackageError(f"apt failed: {last}", "Check the package archive in /etc/apt/sources.list.d.")

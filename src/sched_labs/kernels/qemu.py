@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..workloads.launch import MARKER, owner_mark
 from . import wire
 from .errors import GuestError, QemuError
 
@@ -28,7 +29,8 @@ VM_KVM, VM_EMULATED, DETERMINISTIC = "vm-kvm", "vm-emulated", "deterministic"
 
 BOOT_DEADLINE_S = {VM_KVM: 30.0, VM_EMULATED: 90.0, DETERMINISTIC: 180.0}
 _BROKEN = re.compile(
-    rb"Kernel panic - not syncing[^\r\n]*|\bOops: [^\r\n]*|BUG: unable to handle[^\r\n]*|Internal error: [^\r\n]*"
+    rb"Kernel panic - not syncing[^\r\n]*|\bOops: [^\r\n]*|Internal error: [^\r\n]*|"
+    rb"BUG: (?:unable to handle|kernel NULL pointer)[^\r\n]*"
 )
 _CONSOLE_KEPT = 64 * 1024
 
@@ -48,7 +50,9 @@ class Board:
 BOARDS = {
     # cx16=off: under QEMU 7.2's TCG, guests that use cmpxchg16b oops at random when they have two CPUs.
     "amd64": Board("qemu-system-x86_64", "q35", "max,cx16=off", "ttyS0", "/dev/ttyS1", True),
-    "arm64": Board("qemu-system-aarch64", "virt,gic-version=3", "max,pauth-impdef=on", "ttyAMA0", "/dev/ttyAMA0", False),
+    "arm64": Board(
+        "qemu-system-aarch64", "virt,gic-version=3", "max,pauth-impdef=on", "ttyAMA0", "/dev/ttyAMA0", False
+    ),
 }
 
 
@@ -87,6 +91,7 @@ def version(architecture: str) -> str:
 def kernel_command_line(guest: Guest) -> str:
     words = [
         f"console={BOARDS[guest.architecture].console}", "quiet", "loglevel=3", "panic=-1", "mitigations=off",
+        "cryptomgr.notests",  # self-tests of ciphers would run for half a second beside the job
         "rdinit=/init",
     ]  # fmt: skip
     if guest.timing == DETERMINISTIC:
@@ -116,7 +121,8 @@ def command(guest: Guest, initrd: str, console: int, answers: int) -> list[str]:
 
 
 def check_memory(guest: Guest, initramfs_bytes: int) -> None:
-    """QemuError when the guest would be too small for its initramfs, or this machine too small for the guest."""
+    """QemuError when the guest would be too small for its initramfs, or this machine too small for the
+    guest."""
     least = 128 + 3 * initramfs_bytes // 2**20
     if guest.memory_mib < least:
         raise QemuError(
@@ -127,7 +133,7 @@ def check_memory(guest: Guest, initramfs_bytes: int) -> None:
         match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
         if match and int(match[1]) // 1024 < guest.memory_mib + 128:
             raise QemuError(
-                f"This machine has {int(match[1]) // 1024} MiB of memory free, and the guest needs {guest.memory_mib}.",
+                f"The guest needs {guest.memory_mib} MiB, and this machine has {int(match[1]) // 1024} free.",
                 f"Close other programs, or ask for less memory (memory_mib, at least {least}).",
             )
 
@@ -168,7 +174,9 @@ class _Line:
         self.qemus.close()
 
 
-def boot(guest: Guest, initramfs: list[bytes], deadline_s: float, progress: Callable[[str, float | None], None]) -> Boot:
+def boot(
+    guest: Guest, initramfs: list[bytes], deadline_s: float, progress: Callable[[str, float | None], None]
+) -> Boot:
     """Boots the guest and returns what its job sent.
 
     Raises GuestError when it broke (panic, oops, silence, half a message), with the console's last lines, and
@@ -190,7 +198,7 @@ def boot(guest: Guest, initramfs: list[bytes], deadline_s: float, progress: Call
         qemu = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *words],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaint, pass_fds=keep,
-            start_new_session=True,
+            start_new_session=True, env={"PATH": os.environ.get("PATH", os.defpath), MARKER: owner_mark()},
         )  # fmt: skip
         undo.callback(_end, qemu)
         console.qemus.close()
@@ -226,6 +234,7 @@ def _listen(
                     f"The guest {doing} after {now - started:.0f} s.",
                     "Allow more time (deadline_s), or close what else keeps this machine busy.",
                     _tail(seen),
+                    again=not got.up and now < started + deadline_s,
                 )
             for key, _ in waiting.select(until - now):
                 line = key.data
@@ -252,11 +261,15 @@ def _listen(
     complaint.seek(0)
     said = complaint.read().decode(errors="replace").strip()
     if qemu.returncode and not got.up and not seen.strip():
-        raise QemuError(f"QEMU ended with status {qemu.returncode}: {said or 'no message'}", "Check that QEMU is whole.")
+        raise QemuError(
+            f"QEMU ended with status {qemu.returncode}: {said or 'no message'}", "Check that QEMU is whole."
+        )
     raise GuestError("The guest switched itself off before it had answered.", said, _tail(seen))
 
 
-def _take(got: Boot, message: tuple[str, Any], started: float, progress: Callable[[str, float | None], None]) -> bool:
+def _take(
+    got: Boot, message: tuple[str, Any], started: float, progress: Callable[[str, float | None], None]
+) -> bool:
     """Notes one message of the guest; True when it was the last."""
     what, payload = message
     if what == "up":
@@ -270,7 +283,9 @@ def _take(got: Boot, message: tuple[str, Any], started: float, progress: Callabl
         got.error = payload
     elif what == "end":
         if payload["status"] and got.error is None:
-            raise GuestError(f"The job's process ended with wait status {payload['status']}.", "Run it again.")
+            raise GuestError(
+                f"The job's process ended with wait status {payload['status']}.", "Run it again."
+            )
         return True
     return False
 
@@ -288,7 +303,11 @@ def _broken(console: bytes) -> GuestError:
     match = _BROKEN.search(console)
     first = match[0].decode(errors="replace").strip() if match else "it broke"
     remedy = "Run it again; a guest that breaks every time deserves a report."
-    if b"Out of memory" in console or b"System is deadlocked on memory" in console or b"No working init" in console:
+    if (
+        b"Out of memory" in console
+        or b"System is deadlocked on memory" in console
+        or b"No working init" in console
+    ):
         remedy = "Give the guest more memory (memory_mib)."
     return GuestError(f"The guest's kernel broke: {first}", remedy, _tail(console))
 

@@ -2,8 +2,10 @@
 
     SL <what> <length of the payload> <its CRC-32> <payload>
 
-`what` is up (the guest runs), progress, result, error or end; the payload is JSON, compressed when it is long.
-A serial line has no errors in QEMU, but a guest that breaks while it writes does leave half a line: length and
+`what` is up (the guest runs), progress, result, error or end; the payload is JSON, compressed when it is
+long.
+A serial line has no errors in QEMU, but a guest that breaks while it writes does leave half a line: length
+and
 checksum make sure that half a result is never taken for a whole one.
 """
 
@@ -13,6 +15,7 @@ import binascii
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -77,13 +80,12 @@ def load_job() -> dict[str, Any]:
 def work(job: dict[str, Any], channel: Channel) -> None:
     """Runs the job and sends what it returned, or what it failed of."""
     try:
+        # What booting left to do in the background must not run beside the job.
+        time.sleep(max(0.0, job["not_before_s"] - time.monotonic()))
         module, _, function = job["call"].partition(":")
         __import__(module)
         call: Callable[..., Any] = getattr(sys.modules[module], function)
-        parameters = dict(job["parameters"])
-        if job["wants_progress"]:
-            parameters["progress"] = lambda text, share: channel.send("progress", [text, share])
-        channel.send("result", call(**parameters))
+        channel.send("result", call(**job["parameters"]))
     except BaseException as error:  # whatever it is, the host must hear of it
         import traceback
 

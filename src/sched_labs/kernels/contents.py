@@ -1,0 +1,140 @@
+"""What goes into a guest, in a form that depends on nothing but its content.
+
+The same sources give the same bytes on every machine, wherever things are installed: a deterministic guest
+counts the
+instructions of unpacking and importing them too, so every byte is part of what makes two runs equal.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import marshal
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from .errors import KernelError
+
+PACKAGE = Path(__file__).resolve().parent.parent
+_ROOT = PACKAGE.parent
+_EMPTY = {"sched_labs", "sched_labs.kernels", "sched_labs.kernels.jobs"}
+"""Packages whose own code is for the host (they find things by name); a guest imports modules directly."""
+
+
+def bytecode(source: bytes, guest_path: str) -> bytes:
+    """The module compiled, as a .pyc that is never compared with its source.
+
+    marshal's version 2 has no references between objects: later ones depend on what else the process has
+    imported.
+    """
+    code = marshal.dumps(compile(source, guest_path, "exec", dont_inherit=True, optimize=0), 2)
+    return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + b"\0" * 8 + code
+
+
+def native(program: Path) -> bytes:
+    """A program or shared library without its debugging information, which holds paths of the machine it
+    was built on.
+
+    Left as it is where there is no `strip` (it comes with the compiler).
+    """
+    strip = shutil.which("strip")
+    if not strip:
+        return program.read_bytes()
+    with tempfile.NamedTemporaryFile() as stripped:
+        words = [
+            strip,
+            "--strip-unneeded",
+            "--remove-section=.note.gnu.build-id",
+            "-o",
+            stripped.name,
+            str(program),
+        ]
+        done = subprocess.run(words, capture_output=True)
+        return Path(stripped.name).read_bytes() if done.returncode == 0 else program.read_bytes()
+
+
+def libraries(programs: Iterable[Path]) -> dict[str, Path]:
+    """Guest path -> host file of every shared library that the programs need, by ldd.
+
+    The loader keeps its path; all other libraries go to /usr/lib, where it looks by itself.
+    """
+    wanted = sorted(str(program) for program in programs)
+    if not wanted:
+        return {}
+    done = subprocess.run(
+        ["ldd", *wanted], capture_output=True, text=True, env={"LC_ALL": "C", "PATH": os.defpath}
+    )
+    found = {}
+    for line in done.stdout.splitlines():
+        named = re.match(r"\s+(\S+) => (?:(/\S+) \(0x|(not found))", line)
+        loader = re.match(r"\s+(/\S+) \(0x", line)
+        if named and named[3]:
+            raise KernelError(
+                f"A program for the guest needs the library {named[1]}, which is not installed."
+            )
+        if named:
+            found[f"/usr/lib/{named[1].rpartition('/')[2]}"] = Path(named[2])
+        elif loader:
+            found[loader[1]] = Path(loader[1])
+    return found
+
+
+def interpreter() -> Path:
+    """This Python itself, not the link in a virtual environment."""
+    return Path(getattr(sys, "_base_executable", sys.executable) or sys.executable).resolve()
+
+
+def _file_of(module: str) -> Path | None:
+    """Where a module of the library is; None for anybody else's."""
+    base = _ROOT.joinpath(*module.split("."))
+    for candidate in (base.with_suffix(".py"), base / "__init__.py"):
+        if candidate.exists() and candidate.is_relative_to(PACKAGE):
+            return candidate
+    return None
+
+
+@cache
+def _imports(module: str) -> frozenset[str]:
+    """Every module of the library that a module's source names in an import, anywhere in it."""
+    path = _file_of(module)
+    assert path
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            origin = ".".join(part for part in (above, node.module or "") if part)
+            found.add(origin)
+            found.update(f"{origin}.{alias.name}" for alias in node.names)
+    return frozenset(name for name in found if _file_of(name))
+
+
+def _parents(module: str) -> Iterator[str]:
+    while module:
+        yield module
+        module = module.rpartition(".")[0]
+
+
+def library(*modules: str) -> dict[str, bytes]:
+    """Guest path -> source of the modules and of every module of the library that they may import."""
+    todo, files = list(modules), {}
+    seen: set[str] = set()
+    while todo:
+        for module in _parents(todo.pop()):
+            path = _file_of(module)
+            if module in seen or not path:
+                continue
+            seen.add(module)
+            if module not in _EMPTY:
+                todo += _imports(module)
+            files[f"/lab/{path.relative_to(_ROOT)}"] = b"" if module in _EMPTY else path.read_bytes()
+    return files

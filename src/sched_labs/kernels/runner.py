@@ -1,0 +1,231 @@
+"""One job on one kernel: from its name to the answer, and several kernels one after the other."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import errors as every_error
+from .. import lock
+from ..errors import ParameterError, SchedLabError
+from ..progress import Progress
+from ..workloads import build
+from . import initramfs, kvm, packages, qemu
+from .errors import GuestError, JobError
+from .jobs import JOBS, Job
+from .packages import Kernel
+from .qemu import DETERMINISTIC, VM_EMULATED, VM_KVM
+
+Say = Callable[[str, float | None], None]
+"""Called with what is going on and the share that is done (0 to 1), or None where nobody can know."""
+
+TIMINGS = ("vm", VM_KVM, VM_EMULATED, DETERMINISTIC)
+MEMORY_MIB = 512
+DEADLINE_S = 300.0
+
+_CAVEATS = {
+    VM_KVM: (
+        "info",
+        "Ran in a virtual machine (KVM) on this machine: its times include what virtualisation costs.",
+    ),
+    VM_EMULATED: (
+        "flag",
+        "Ran in an emulated machine, without KVM: what the scheduler decides holds, and times from about a "
+        "millisecond up; shorter times say nothing about any machine.",
+    ),
+    DETERMINISTIC: (
+        "flag",
+        "Virtual time: one instruction is one virtual nanosecond, on one CPU without caches.  The same run "
+        "gives the same numbers to the digit, and they are not the times of any machine.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a job returned, and everything about how."""
+
+    value: Any
+    job: str
+    parameters: dict[str, Any]
+    kernel: Kernel
+    timing: str  # vm-kvm, vm-emulated, deterministic
+    build: str  # the kernel's own `uname -v`
+    cpus: int
+    memory_mib: int
+    boot_s: float  # wall clock, from the command to the first word of the guest
+    duration_s: float  # wall clock, from the command to the answer
+    retries: int  # guests that broke before this one
+    key: dict[str, str]  # what a deterministic answer depends on: equal keys, equal answers
+    notes: list[tuple[str, str]]  # level and text, as in a Result
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but where the kernel is on this disk."""
+        flat = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "kernel"}
+        return {"kernel": self.kernel.name, "package": f"{self.kernel.package} {self.kernel.version}", **flat}
+
+
+def _job(name: str) -> Job:
+    """The built-in job of that name, or `module:function` as it is."""
+    if name in JOBS:
+        return JOBS[name]
+    if ":" not in name:
+        raise ParameterError(
+            f"There is no job {name!r}.", f"Built-in jobs: {', '.join(JOBS)}; others as module:function."
+        )
+    return Job(name, (), "")
+
+
+def run(
+    kernel: str | Kernel,
+    job: str,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    timing: str = "vm",
+    cpus: int | None = None,
+    memory_mib: int = MEMORY_MIB,
+    append: str = "",
+    deadline_s: float = DEADLINE_S,
+    native: Iterable[str] = (),
+    extra: Mapping[str, Path | bytes] | None = None,
+    progress: Say | None = None,
+) -> Answer:
+    """Boots the kernel, runs the job in it, and returns its answer.
+
+    kernel: a name (`6.1`, `6.12-rt`, see `kernels.available()`), fetched when it is not on this disk yet.
+    job: a name in `sched_labs.kernels.jobs.JOBS`, or `module:function` of the library or of a file in
+    `extra`.
+    timing: `vm` (KVM where it works, else emulated), or exactly one of `vm-kvm`, `vm-emulated`,
+    `deterministic`.
+    cpus: 2 by default; a deterministic guest has one.
+    append: more for the kernel's command line, e.g. `preempt=full`.
+    deadline_s: wall clock for the whole boot and job.  A guest that breaks is tried once more.
+    native: the workloads that a job of your own starts.
+    extra: further files for the guest, by their path there.
+
+    Raises UnknownKernelError, PackageError, NetworkError, QemuError, GuestError (with the console's last
+    lines), and
+    what the job itself raised: a SchedLabError as it is, anything else as JobError.
+    """
+    if timing not in TIMINGS:
+        raise ParameterError(f"There is no timing {timing!r}.", f"Choose one of {', '.join(TIMINGS)}.")
+    if timing == DETERMINISTIC and cpus not in (None, 1):
+        raise ParameterError("A deterministic guest has one CPU.", "Leave cpus out, or use timing='vm'.")
+    if cpus is not None and not 1 <= cpus <= 64:
+        raise ParameterError(f"A guest cannot have {cpus} CPUs.", "Choose 1 to 64.")
+    say = progress or (lambda text, share: None)
+    wanted = _job(job)
+    architecture = packages.architecture()
+    qemu.program(architecture)  # before a kernel is fetched for nothing
+    found = kernel if isinstance(kernel, Kernel) else packages.get(kernel, progress=say)
+
+    board = qemu.BOARDS[architecture]
+    not_before_s = 5.0 if timing == DETERMINISTIC else 0.0  # virtual, so it costs nothing
+    order = {
+        "call": wanted.call,
+        "parameters": dict(parameters or {}),
+        "port": board.port,
+        "not_before_s": not_before_s,
+    }
+    files = dict(extra or {})
+    if (found.directory / "config").exists():
+        files[f"/boot/config-{_release(found)}"] = found.directory / "config"
+    overlay = initramfs.Overlay(order, {name: build.path(name) for name in native or wanted.workloads}, files)
+    archives = [initramfs.base(), overlay.archive()]
+    count = 1 if timing == DETERMINISTIC else cpus or 2
+    guest = qemu.Guest(found.image, architecture, timing, count, memory_mib, append)
+    qemu.check_memory(guest, sum(len(archive) for archive in archives))
+
+    notes = []
+    if timing == "vm":
+        say("is there KVM?", None)
+        hello = initramfs.Overlay(order | {"call": JOBS["hello"].call, "parameters": {}})
+        tried = kvm.probe(guest, [archives[0], hello.archive()])
+        guest = qemu.Guest(
+            found.image, architecture, VM_KVM if tried.works else VM_EMULATED, count, memory_mib, append
+        )
+        if not tried.works:
+            notes.append(("info", f"No KVM: {tried.why}."))
+    notes.insert(0, _CAVEATS[guest.timing])
+
+    started = time.monotonic()
+    with lock.machine(f"{job} on kernel {found.name}", waiting=lambda who: say(f"waiting for: {who}", None)):
+        boot, retries = _boot(guest, archives, deadline_s, say)
+    if boot.error:
+        raise _as_raised(boot.error)
+    if retries:
+        notes.append(("info", "The first guest broke; a second one answered."))
+    return Answer(
+        value=boot.result,
+        job=wanted.call,
+        parameters=dict(parameters or {}),
+        kernel=found,
+        timing=guest.timing,
+        build=boot.up["version"],
+        cpus=guest.cpus,
+        memory_mib=memory_mib,
+        boot_s=boot.boot_s,
+        duration_s=time.monotonic() - started,
+        retries=retries,
+        key={
+            "kernel": f"{found.package} {found.version}",
+            "qemu": qemu.version(architecture),
+            "machine": f"{guest.cpus} cpu, {memory_mib} MiB, {qemu.kernel_command_line(guest)}",
+            "guest": _digest(*archives),
+            "sources": _digest(*(text for _, text in sorted(overlay.sources().items()))),
+        },
+        notes=notes,
+    )
+
+
+def run_each(
+    kernels: Iterable[str | Kernel], job: str, parameters: Mapping[str, Any] | None = None, **options: Any
+) -> Iterator[Answer]:
+    """`run()` on several kernels, one after the other, with progress; answers come as they are ready."""
+    wanted = list(kernels)
+    with Progress(f"kernels: {job}", len(wanted)) as progress:
+        for kernel in wanted:
+            name = kernel if isinstance(kernel, str) else kernel.name
+
+            def say(text: str, share: float | None, name: str = name) -> None:
+                progress.say(f"{name}: {text}")
+
+            answer = run(kernel, job, parameters, progress=say, **options)
+            progress.step(f"{name}: {answer.duration_s:.0f} s")
+            yield answer
+
+
+def _digest(*parts: bytes) -> str:
+    stamp = hashlib.sha256()
+    for part in parts:
+        stamp.update(len(part).to_bytes(8, "little") + part)
+    return stamp.hexdigest()[:16]
+
+
+def _release(kernel: Kernel) -> str:
+    """`uname -r` of the kernel: its package is named after it."""
+    return kernel.package.split("-", 2)[2].removeprefix("unsigned-")
+
+
+def _boot(guest: qemu.Guest, archives: list[bytes], deadline_s: float, say: Say) -> tuple[qemu.Boot, int]:
+    """One boot, and a second one when the guest broke (not when it used up its time)."""
+    try:
+        return qemu.boot(guest, archives, deadline_s, say), 0
+    except GuestError as error:
+        if not error.again:
+            raise
+        say("the guest broke; once more", None)
+    return qemu.boot(guest, archives, deadline_s, say), 1
+
+
+def _as_raised(error: Mapping[str, str]) -> SchedLabError:
+    """The job's error as it would have been raised here."""
+    kind = getattr(every_error, error["kind"], None)
+    if isinstance(kind, type) and issubclass(kind, SchedLabError):
+        raised: SchedLabError = kind(error["what"], error["remedy"])
+        return raised
+    return JobError(f"The job failed in the guest: {error['what']}", error["remedy"] or error["traceback"])
