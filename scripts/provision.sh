@@ -209,7 +209,7 @@ install_packages() { # of the lines in $1
             fi
         done
     done <<<"$1"
-    if [ ${#chosen[@]} -eq 0 ] || apt_install "${chosen[@]}"; then return; fi
+    if [ ${#chosen[@]} -eq 0 ] || apt_install "${chosen[@]}" || [ ${#chosen[@]} -eq 1 ]; then return; fi
     # One that cannot be had must not keep the others away.
     for name in "${chosen[@]}"; do apt_install "$name"; done
 }

@@ -1,0 +1,493 @@
+"""The run-queue probe on real workloads: structure and relations, never absolute times."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sched_labs.errors import ParameterError, ProbeError
+from sched_labs.machine import files
+from sched_labs.probes import channel, runqlat, schedstat
+from sched_labs.probes.waits import CAUSES, Waits, bin_edges_ns
+
+CPU = min(os.sched_getaffinity(0))
+HERE = runqlat.available()
+live = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HERE.why}")
+
+# Sides of a ping-pong over two pipes, on one CPU; it does as many round trips as each line on stdin says.
+PINGPONG = f"""
+import os, sys
+os.sched_setaffinity(0, {{{CPU}}})
+there, back = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(0)
+    os.close(there[1])
+    while os.read(there[0], 1):
+        os.write(back[1], b"x")
+    os._exit(0)
+print(child, flush=True)
+for line in sys.stdin:
+    for _ in range(int(line)):
+        os.write(there[1], b"x")
+        os.read(back[0], 1)
+    print("done", flush=True)
+"""
+
+
+class PingPong:
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PINGPONG], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdin and self.process.stdout
+        self.to, self.back = self.process.stdin, self.process.stdout
+        self.pids = [self.process.pid, int(self.back.readline())]
+
+    def round_trips(self, count: int) -> None:
+        self.to.write(f"{count}\n")
+        self.to.flush()
+        assert self.back.readline() == "done\n"
+
+
+@contextmanager
+def pingpong() -> Iterator[PingPong]:
+    pair = PingPong()
+    try:
+        yield pair
+    finally:
+        pair.to.close()
+        pair.process.wait(timeout=20)
+        pair.back.close()
+
+
+@contextmanager
+def burners(count: int) -> Iterator[list[int]]:
+    """So many processes that never sleep, on one CPU."""
+    code = f"import os\nos.sched_setaffinity(0, {{{CPU}}})\nprint(flush=True)\nwhile True: pass"
+    running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(count)]
+    try:
+        for burner in running:
+            assert burner.stdout
+            burner.stdout.readline()
+        yield [burner.pid for burner in running]
+    finally:
+        for burner in running:
+            burner.kill()
+            burner.wait()
+            assert burner.stdout
+            burner.stdout.close()
+
+
+# ---- counted waits ----------------------------------------------------------------------------------------
+
+
+def test_bins_join_and_are_narrow() -> None:
+    for bin_bits in (5, 6):
+        bins = [bin_edges_ns(number, bin_bits) for number in range(35 << bin_bits)]
+        assert bins[0] == (0, 1)
+        assert all(one[1] == next_one[0] for one, next_one in pairwise(bins))
+        widest = max((high - low) / low for low, high in bins[1 << bin_bits :])
+        assert widest <= 1 / (1 << bin_bits)
+
+
+def test_quantiles_of_known_waits() -> None:
+    waits = Waits({"wakeup": {10: 50, 20: 40}, "preempted": {3000: 10}}, bin_bits=6, window_ns=1)
+    assert waits.total == 100
+    assert waits.data["waits"].sum() == 100
+    assert 10 <= waits.quantile_ns(0.5) <= 11
+    assert 20 <= waits.quantile_ns(0.9) <= 21
+    low, high = bin_edges_ns(3000, 6)
+    assert waits.quantile_ns(1) == high
+    assert low <= waits.quantile_ns(0, "preempted") <= waits.quantile_ns(0.5, "preempted") <= high
+    assert waits.quantile_ns(1, "wakeup") <= 21
+
+
+def test_quantiles_of_nothing() -> None:
+    waits = Waits({cause: {} for cause in CAUSES}, bin_bits=6, window_ns=1)
+    assert list(waits.data.columns) == ["bin_low_ns", "bin_high_ns", "cause", "waits"]
+    assert math.isnan(waits.quantile_ns(0.5))
+    for q, cause in ((2.0, None), (0.5, "idle")):
+        with pytest.raises(ParameterError):
+            waits.quantile_ns(q, cause)
+
+
+# ---- what is refused before anything starts ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"pids": []},
+        {"pids": [0]},
+        {"pids": ["1"]},
+        {"duration_s": 0},
+        {"duration_s": math.nan},
+        {"duration_s": 1e6},
+        {"interval_s": 0},
+    ],
+    ids=repr,
+)
+def test_refuses_parameters(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError):
+        runqlat.watch(**{"pids": [os.getpid()], "duration_s": 1.0, "interval_s": 0.1, **wrong})
+
+
+def test_available_says_what_a_machine_lacks(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with files.root(tmp_path):
+        lacking = runqlat.available()
+    assert not lacking.ok and "BTF" in lacking.why and lacking.remedy
+    btf = tmp_path / "sys/kernel/btf/vmlinux"
+    btf.parent.mkdir(parents=True)
+    btf.touch()
+    with files.root(tmp_path):
+        lacking = runqlat.available()
+    assert not lacking.ok and "BCC" in lacking.why and lacking.remedy
+    namespace = tmp_path / "proc/self/ns/pid"
+    namespace.parent.mkdir(parents=True)
+    namespace.symlink_to("pid:[4026532999]")
+    with files.root(tmp_path):
+        lacking = runqlat.available()
+    assert not lacking.ok and "container" in lacking.why
+    assert time.monotonic() - begun < 1.0
+
+
+def test_a_helper_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "helper"
+    for body, expected in (
+        ("import sys; sys.exit('it broke')", "it broke"),
+        ("print('no record')", "no record"),
+        ('print(\'{"record": "counts"}\')', "out of turn"),
+        ('print(\'{"record": "error", "what": "w", "remedy": "r"}\')', "w"),
+    ):
+        script.write_text(body)
+        monkeypatch.setattr(channel, "helper_command", lambda: [sys.executable, str(script)])
+        with pytest.raises(ProbeError) as raised:
+            channel.Channel({})
+        assert expected in raised.value.what
+
+
+def test_a_helper_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import sys, time; sys.stdin.read(); print(flush=True)"
+    monkeypatch.setattr(channel, "helper_command", lambda: [sys.executable, "-c", code])
+    monkeypatch.setattr(channel, "_READY_S", 0.2)
+    with pytest.raises(ProbeError, match="said nothing"):
+        channel.Channel({})
+
+
+# ---- live -------------------------------------------------------------------------------------------------
+
+
+@live
+def test_counts_an_oversubscribed_cpu() -> None:
+    """Three burners on one CPU: two always wait, each wait ends in a time slice, none is a wake-up."""
+    with burners(3) as pids, runqlat.watch(pids, 1.2, 0.2) as probe, schedstat.watch(pids) as slices:
+        slices.start()
+        probe.start()
+        seen = list(probe)
+        final = probe.stop()
+        counted = slices.stop()
+    assert len(seen) >= 4 and seen[-1] is final
+    assert [s.window_ns for s in seen] == sorted(s.window_ns for s in seen)
+    for before, after in pairwise(seen):
+        for cause in CAUSES:
+            for number, count in before.counts[cause].items():
+                assert after.counts[cause].get(number, 0) >= count
+    assert final.window_ns == 1_200_000_000 and final.ended_by == "duration over"
+    assert final.lost == 0
+    assert 1 <= final.unseen <= 3  # those that waited already when the window opened
+    waits = dict(final.data.groupby("cause")["waits"].sum())
+    assert waits["preempted"] > 20 and waits.get("wakeup", 0) <= 0.05 * final.total
+    quantiles = [final.quantile_ns(q) for q in (0, 0.1, 0.5, 0.9, 0.99, 1)]
+    assert quantiles == sorted(quantiles) and quantiles[0] > 0
+    # The two looks at /proc enclose the window, so that the kernel counts as many time slices or a few more:
+    # those outside the window, and for each thread the one whose wait began before it.
+    timeslices = int(counted.data["timeslices"].sum())
+    outside = (counted.window_ns - final.window_ns) / counted.window_ns
+    assert final.total <= timeslices
+    assert final.total >= timeslices * (1 - outside) * 0.9 - 6
+    # At least two of the three wait at any time, up to what the window cut.
+    middle = (final.data["bin_low_ns"] + final.data["bin_high_ns"]) / 2
+    waited = float((middle * final.data["waits"]).sum())
+    assert 0.8 * 2 * final.window_ns < waited < 1.05 * 3 * final.window_ns
+
+
+@live
+def test_counts_each_wake_up_inside_the_window_only() -> None:
+    """All threads sleep when the window opens and when it closes: waits and time slices agree exactly."""
+    with pingpong() as pair, runqlat.watch(pair.pids, 20) as probe:
+        pair.round_trips(3000)  # before the window: not counted
+        time.sleep(0.1)
+        before = schedstat.look(pair.pids)
+        probe.start()
+        time.sleep(0.2)  # `start` has reached the helper
+        pair.round_trips(1000)
+        time.sleep(0.1)
+        after = schedstat.look(pair.pids)
+        final = probe.stop()
+        pair.round_trips(3000)
+        assert probe.stop() is final
+    timeslices = sum(after[who].timeslices - before[who].timeslices for who in after)
+    assert final.ended_by == "stopped" and final.window_ns < 20e9
+    assert final.lost == 0 and final.unseen == 0 and final.unfinished == 0
+    assert final.total == timeslices
+    assert final.total >= 1000
+
+
+@live
+def test_counts_only_who_waits() -> None:
+    """Watching one side of a ping-pong counts its waits and not those of the side that wakes it."""
+    with pingpong() as pair, pingpong() as other, runqlat.watch(pair.pids[1:], 20) as probe:
+        before = schedstat.look(pair.pids[1:])
+        probe.start()
+        time.sleep(0.2)
+        other.round_trips(500)
+        pair.round_trips(500)
+        time.sleep(0.1)
+        after = schedstat.look(pair.pids[1:])
+        final = probe.stop()
+    (who,) = after
+    assert final.total == after[who].timeslices - before[who].timeslices
+    assert 400 <= final.total <= 1000
+
+
+@live
+def test_a_quiet_process_has_no_waits() -> None:
+    with pingpong() as quiet, pingpong() as busy, runqlat.watch(quiet.pids, 20) as probe:
+        probe.start()
+        time.sleep(0.2)
+        busy.round_trips(2000)
+        final = probe.stop()
+    assert final.total == 0 and final.data.empty and final.lost == 0
+
+
+@live
+def test_ends_when_the_watched_processes_end() -> None:
+    with pingpong() as first, pingpong() as last, runqlat.watch(first.pids + last.pids, 60) as probe:
+        probe.start()
+        for pair in (first, last):
+            pair.round_trips(200)
+            pair.to.close()
+            pair.process.wait()
+        *_, final = probe
+    assert final.ended_by == "processes ended" and final.window_ns < 60e9
+    assert final.total > 400
+
+
+@live
+def test_refuses_to_measure_twice_or_without_start() -> None:
+    with runqlat.watch([os.getpid()], 5) as probe:
+        with pytest.raises(ProbeError, match="not been started"):
+            probe.stop()
+        with pytest.raises(ProbeError, match="not been started"):
+            next(iter(probe))
+        probe.start()
+        with pytest.raises(ProbeError, match="already"):
+            probe.start()
+        assert probe.stop().ended_by == "stopped"
+
+
+@live
+def test_refuses_a_dead_process() -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    with pytest.raises(ProbeError, match=str(child.pid)):
+        runqlat.watch([child.pid], 1)
+
+
+# ---- what is left behind ----------------------------------------------------------------------------------
+
+
+def loaded_programs() -> set[int]:
+    """The ids of this probe's programs in the kernel, whoever loaded them."""
+    import ctypes
+    import platform
+    import struct
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = {"x86_64": 321, "aarch64": 280}[platform.machine()]
+
+    def bpf(command: int, attributes: Any) -> int:
+        return int(libc.syscall(ctypes.c_long(number), command, attributes, len(attributes)))
+
+    found: set[int] = set()
+    at = 0
+    while True:
+        attributes = ctypes.create_string_buffer(struct.pack("<III", at, 0, 0), 12)
+        if bpf(11, attributes) < 0:  # BPF_PROG_GET_NEXT_ID
+            return found
+        at = struct.unpack_from("<I", attributes, 4)[0]
+        fd = bpf(13, ctypes.create_string_buffer(struct.pack("<III", at, 0, 0), 12))  # BPF_PROG_GET_FD_BY_ID
+        if fd < 0:
+            continue
+        info = ctypes.create_string_buffer(256)
+        asked = struct.pack("<IIQ", fd, len(info), ctypes.addressof(info))
+        if bpf(15, ctypes.create_string_buffer(asked, 16)) == 0:  # BPF_OBJ_GET_INFO_BY_FD
+            name = info.raw[64:80].split(b"\0")[0]
+            if name in (b"on_wakeup", b"on_wakeup_new", b"on_switch"):
+                found.add(at)
+        os.close(fd)
+
+
+def gone(pid: int, seconds: float = 10) -> bool:
+    """Whether a process ends in time (a zombie has ended)."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        state = (files.read(f"/proc/{pid}/stat") or ") Z").rpartition(")")[2].split()[0]
+        if state in "ZX":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@live
+def test_the_helper_gives_up_its_privileges() -> None:
+    with runqlat.watch([os.getpid()], 5) as probe:
+        helper = probe._channel.pid
+        status = dict(
+            line.split(":\t", 1) for line in (files.read(f"/proc/{helper}/status") or "").splitlines()
+        )
+        for name in ("CapEff", "CapPrm", "CapInh"):
+            assert int(status[name], 16) == 0
+        assert status["NoNewPrivs"] == "1"
+        if os.geteuid() == 0:
+            opened = [
+                files.read(f"/proc/{helper}/fdinfo/{fd}") or "" for fd in files.names(f"/proc/{helper}/fd")
+            ]
+            assert sum("link_type:\traw_tracepoint" in text for text in opened) == 3
+            assert not any("map_type" in text or "prog_type" in text for text in opened)
+
+
+@live
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may list the kernel's BPF programs")
+def test_nothing_stays_when_the_client_is_killed() -> None:
+    before = loaded_programs()
+    code = """
+import os, sys, time
+from sched_labs.probes import runqlat
+with runqlat.watch([os.getpid()], 600, 0.05) as probe:
+    probe.start()
+    next(iter(probe))
+    print(probe._channel.pid, flush=True)
+    time.sleep(600)
+"""
+    client = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert client.stdout
+    try:
+        helper = int(client.stdout.readline())
+        ours = loaded_programs() - before
+        assert len(ours) >= 3
+    finally:
+        client.send_signal(signal.SIGKILL)
+        client.wait()
+        client.stdout.close()
+    assert gone(helper)
+    deadline = time.monotonic() + 10
+    while loaded_programs() & ours and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not loaded_programs() & ours
+
+
+@live
+@pytest.mark.parametrize("started", [False, True])
+def test_the_helper_ends_with_its_stdin(started: bool) -> None:
+    request = {
+        "probe": "runqlat",
+        "version": 1,
+        "pids": [os.getpid()],
+        "duration_s": 600,
+        "interval_s": 0.05,
+    }
+    helper = subprocess.Popen(
+        channel.helper_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert helper.stdin and helper.stdout
+    try:
+        helper.stdin.write(json.dumps(request).encode() + b"\n")
+        helper.stdin.flush()
+        assert json.loads(helper.stdout.readline())["record"] == "ready"
+        if started:
+            helper.stdin.write(b"start\n")
+            helper.stdin.flush()
+            assert json.loads(helper.stdout.readline())["record"] == "counts"
+        helper.stdin.close()
+        helper.wait(timeout=5)
+    finally:
+        with suppress(ProcessLookupError):
+            helper.kill()
+        helper.stdout.close()
+        helper.wait()
+
+
+@live
+@pytest.mark.parametrize("line", [b"halt\n", b"start\nstart\n", b"stop\n", b"x" * 4096])
+def test_the_helper_refuses_other_commands(line: bytes) -> None:
+    request = {"probe": "runqlat", "version": 1, "pids": [os.getpid()], "duration_s": 9, "interval_s": 5}
+    helper = subprocess.Popen(
+        channel.helper_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert helper.stdin and helper.stdout
+    try:
+        helper.stdin.write(json.dumps(request).encode() + b"\n" + line)
+        helper.stdin.flush()
+        assert json.loads(helper.stdout.readline())["record"] == "ready"
+        assert select.select([helper.stdout], [], [], 5)[0]
+        assert json.loads(helper.stdout.readline())["record"] == "error"
+        assert helper.wait(timeout=5) == 1
+    finally:
+        with suppress(ProcessLookupError):
+            helper.kill()
+        helper.stdin.close()
+        helper.stdout.close()
+        helper.wait()
+
+
+# ---- the unprivileged probe -------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not schedstat.available().ok, reason="this kernel keeps no run delay")
+def test_schedstat_sees_who_runs_and_who_waits() -> None:
+    with burners(2) as pids, schedstat.watch(pids) as probe:
+        probe.start()
+        time.sleep(0.5)
+        delays = probe.stop()
+    assert list(delays.data.columns) == ["pid", "tid", "run_ns", "wait_ns", "timeslices"]
+    assert sorted(delays.data["pid"]) == sorted(pids) and delays.ended == 0
+    both = delays.data["run_ns"] + delays.data["wait_ns"]
+    assert (both <= 1.1 * delays.window_ns).all()
+    assert delays.data["wait_ns"].sum() > 0.3 * delays.window_ns  # one of the two waits at any time
+
+
+def test_schedstat_refuses() -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    with pytest.raises(ProbeError, match=str(child.pid)):
+        schedstat.watch([child.pid])
+    with pytest.raises(ParameterError):
+        schedstat.watch([])
+    with pytest.raises(ProbeError, match="not been started"):
+        schedstat.watch([os.getpid()]).stop()
+
+
+def test_schedstat_says_when_the_kernel_keeps_none(tmp_path: Path) -> None:
+    with files.root(tmp_path):
+        assert not schedstat.available().ok
+    stat = tmp_path / "proc/self/schedstat"
+    stat.parent.mkdir(parents=True)
+    stat.write_text("0 0 0\n")
+    with files.root(tmp_path):
+        assert not schedstat.available().ok

@@ -1,0 +1,134 @@
+"""The probe as an ordinary user: with the sudo rule, without it, with another helper than ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sandbox import REPOSITORY, Sandbox, sandbox
+
+from sched_labs.probes import channel, runqlat
+
+PROVISION = REPOSITORY / "scripts/provision.sh"
+HERE = runqlat.available()
+
+# Watches itself while it sleeps now and then, and says what came of it.
+CLIENT = """
+import json, os, time
+from sched_labs.errors import SchedLabError
+from sched_labs.machine import files
+from sched_labs.probes import runqlat
+available = runqlat.available()
+said = {"available": available.ok, "why": available.why, "remedy": available.remedy}
+try:
+    with runqlat.watch([PID or os.getpid()], 20, 0.05) as probe:
+        probe.start()
+        for _ in range(50):
+            time.sleep(0.005)
+        children = [int(p) for p in files.names("/proc") if p.isdigit()]
+        said["owners"] = [
+            (files.read(f"/proc/{p}/status") or "").partition("Uid:")[2].split()[:4]
+            for p in children
+            if "sched-labs-probe" in (files.read(f"/proc/{p}/cmdline") or "")
+            and "sudo" not in (files.read(f"/proc/{p}/comm") or "")
+        ]
+        final = probe.stop()
+    said.update(total=final.total, lost=final.lost, ended_by=final.ended_by)
+except SchedLabError as error:
+    said.update(error=type(error).__name__, what=error.what, fix=error.remedy)
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Sandbox]:
+    if not HERE.ok:
+        pytest.skip(f"the probe cannot watch here: {HERE.why}")
+    try:
+        with sandbox() as covered:
+            if covered.run("sh", "-c", "command -v sudo && command -v visudo").returncode:
+                pytest.skip("sudo is not installed (scripts/provision.sh --tests installs it)")
+            covered.run(PROVISION, "--remove")
+            yield covered
+    except RuntimeError as error:
+        pytest.skip(str(error))
+
+
+def client(machine: Sandbox, user: int, pid: int = 0) -> dict[str, Any]:
+    done = machine.python(f"PID = {pid}\n{CLIENT}", user=user)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_without_anything_installed(machine: Sandbox) -> None:
+    said = client(machine, machine.add_user("slnone"))
+    assert not said["available"]
+    assert said["error"] == "ProbeError" and said["what"] == said["why"]
+    assert "not installed" in said["what"] and "provision.sh" in said["fix"]
+
+
+def test_with_the_rule_and_without(machine: Sandbox) -> None:
+    allowed, stranger = machine.add_user("slwith"), machine.add_user("slwithout")
+    done = machine.run(PROVISION, "--user", "slwith")
+    assert channel.fingerprint(channel.OURS) is not None
+
+    said = client(machine, allowed)
+    assert said["available"], (said, done.stdout, done.stderr)
+    assert said["total"] >= 50 and said["lost"] == 0 and said["ended_by"] == "stopped"
+    # While it measures, the helper has become the user.
+    assert [str(allowed)] * 4 in said["owners"]
+
+    said = client(machine, allowed, pid=1)
+    assert said["error"] == "ProbeError" and "another user" in said["what"]
+
+    said = client(machine, stranger)
+    assert not said["available"] and "without a password" in said["why"]
+    assert said["error"] == "ProbeError" and "without a password" in said["what"]
+    assert "provision.sh" in said["fix"]
+
+    said = client(machine, 0)  # root needs no rule, and starts the installed copy because it is ours
+    assert said["available"] and said["total"] >= 50
+
+
+def test_the_rule_allows_one_command(machine: Sandbox) -> None:
+    user = machine.add_user("slrule")
+    machine.run(PROVISION, "--user", "slrule")
+    helper = str(channel.INSTALLED / channel.SCRIPT)
+    command = ["sudo", "-n", "/usr/bin/python3", "-I", helper]
+    answer = machine.run(*command, user=user, stdin="\n")
+    assert json.loads(answer.stdout)["record"] == "error"  # it ran, and refused the empty request
+    for other in (
+        [*command, "--more"],
+        ["sudo", "-n", "/usr/bin/python3", helper],
+        ["sudo", "-n", "/usr/bin/python3", "-I", "-c", "print(1)"],
+        ["sudo", "-n", "/usr/bin/python3"],
+        ["sudo", "-n", helper],
+        ["sudo", "-n", "id"],
+        ["sudo", "-n", "PYTHONPATH=/tmp", *command[2:]],
+        ["sudo", "-n", "-u", "daemon", *command[2:]],
+    ):
+        refused = machine.run(*other, user=user, stdin="\n")
+        assert refused.returncode != 0 and refused.stdout == "", other
+
+
+def test_a_helper_of_another_version(machine: Sandbox) -> None:
+    user = machine.add_user("slother")
+    machine.run(PROVISION, "--user", "slother")
+    machine.run("sh", "-c", f"echo '# changed' >>{channel.INSTALLED}/runqlat.bpf.c")
+    said = client(machine, user)
+    assert not said["available"]
+    assert "another version" in said["what"] and "provision.sh" in said["fix"]
+    assert client(machine, 0)["total"] >= 50  # root falls back on the one of the package
+    machine.run(PROVISION, "--user", "slother")
+    assert client(machine, user)["available"]
+
+
+def test_a_process_that_cannot_gain_privileges(machine: Sandbox) -> None:
+    user = machine.add_user("slnnp")
+    machine.run(PROVISION, "--user", "slnnp")
+    code = "import ctypes\nctypes.CDLL(None).prctl(38, 1, 0, 0, 0)\nPID = 0\n" + CLIENT
+    said = json.loads(machine.python(code, user=user).stdout)
+    assert not said["available"] and "no_new_privs" in said["why"]
+    assert said["error"] == "ProbeError"
