@@ -71,11 +71,14 @@ static inline struct counts *our_counts(void)
     return cpus.lookup(&cpu);
 }
 
+/* The compiler may not look through it: older verifiers know the bounds of a number only when the very
+ * register that was compared is used afterwards, all 64 bits of it. */
+#define OPAQUE(number) asm volatile("" : "+r"(number))
+
 /* 2^BIN_BITS bins of equal width in each power of two, one nanosecond wide at the bottom. */
-static inline u32 bin_of(u64 ns)
+static inline u64 bin_of(u64 ns)
 {
-    u32 top = 0;
-    u64 rest = ns >> BIN_BITS;
+    u64 top = 0, rest = ns >> BIN_BITS;
 #define HALVE(bits)         \
     if (rest >> bits) {     \
         top += bits;        \
@@ -83,8 +86,12 @@ static inline u32 bin_of(u64 ns)
     }
     HALVE(32) HALVE(16) HALVE(8) HALVE(4) HALVE(2) HALVE(1)
     top += rest; /* how many of its bits are above the lowest BIN_BITS */
-    u32 bin = (top << BIN_BITS) + ((top ? ns >> (top - 1) : ns) & ((1 << BIN_BITS) - 1));
-    return bin < BINS ? bin : BINS - 1;
+    u64 bin = (top << BIN_BITS) + ((top ? ns >> (top - 1) : ns) & ((1 << BIN_BITS) - 1));
+    OPAQUE(bin);
+    if (bin >= BINS)
+        bin = BINS - 1;
+    OPAQUE(bin);
+    return bin;
 }
 
 static inline void begin_wait(u32 pid, u32 cause, u64 now)
@@ -125,9 +132,7 @@ static inline void end_wait(u32 pid, u64 now)
     } else if (now < begin) {
         counts->backward++;
     } else {
-        u32 bin = bin_of(now - begin);
-        if (bin < BINS)
-            counts->waits[slot->cause & 1][bin]++;
+        counts->waits[slot->cause & 1][bin_of(now - begin)]++;
     }
 }
 
