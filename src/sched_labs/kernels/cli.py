@@ -37,7 +37,7 @@ def add_parser(subparsers: Any) -> None:
     )
     getting.set_defaults(handler=_get)
 
-    # What stands before `--` is ours and what follows is the job's, whatever it looks like: taken apart in _run().
+    # What stands before `--` is ours, what follows is the job's whatever it looks like: see _run().
     running = commands.add_parser(
         "run",
         help="run a job or an experiment on kernels, one after the other",
@@ -63,7 +63,7 @@ def _run_parser() -> argparse.ArgumentParser:
         help="vm: KVM where it works, else emulated (default)",
     )
     parser.add_argument("--cpus", type=int, help="of the guest, default 2")
-    parser.add_argument("--memory-mib", type=int, default=runner.MEMORY_MIB, help="of the guest")
+    parser.add_argument("--memory-mib", type=int, help="of the guest, default: what the job needs")
     parser.add_argument("--append", default="", help="more for the kernel's command line, e.g. preempt=full")
     parser.add_argument("--deadline-s", type=float, default=runner.DEADLINE_S, help="for one kernel")
     parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")

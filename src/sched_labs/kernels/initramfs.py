@@ -18,19 +18,23 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ..machine.bpf import bcc_module
 from ..workloads import build as workloads
 from . import contents, packages
 from .cpio import Archive
+from .errors import KernelError
 
 GUEST_CACHE = "/lab/cache/sched-labs"
+BCC_FOLDER = "/usr/lib/python3/dist-packages"
 
 # What no job needs: tests, tools, windows, other systems' modules.
 _NO_FOLDER = {
@@ -64,6 +68,11 @@ class Overlay:
         module = self.job["call"].partition(":")[0]
         files = contents.library("sched_labs.kernels.wire", module)
         files["/init"] = (contents.PACKAGE / "kernels" / "guest.py").read_bytes()
+        if "/lab/sched_labs/probes/channel.py" in files:  # it starts the helper, which is no module
+            helper = contents.PACKAGE / "probes" / "helper"
+            for path in sorted(helper.rglob("*")):
+                if path.is_file():
+                    files[f"/lab/sched_labs/probes/helper/{path.relative_to(helper)}"] = path.read_bytes()
         for source in ("lab.h", *(f"{name}.c" for name in self.native)):
             files[f"/lab/sched_labs/workloads/src/{source}"] = (workloads.SOURCES / source).read_bytes()
         return files
@@ -116,23 +125,65 @@ def _base_libraries() -> dict[str, Path]:
 def base() -> bytes:
     """The base archive, from the cache when neither Python nor the recipe has changed since it was made."""
     files = _base_files()
+    return _cached("base", files, lambda: _make_base(files))
+
+
+def bcc() -> bytes:
+    """An archive with the system's BCC, for jobs that load BPF programs: large, because LLVM is in it.
+
+    Raises KernelError where BCC is not installed.
+    """
+    module = bcc_module()
+    if module is None:
+        raise KernelError(
+            "This job loads a BPF program in the guest, and BCC is not installed here.",
+            "Run scripts/provision.sh, or install it: sudo apt install python3-bpfcc.",
+        )
+    files = [(f"{BCC_FOLDER}/bcc/{f.name}", f) for f in sorted(Path(module).glob("*.py"))]
+    # What it loads by name, ldd does not know of.
+    named = {name for _, f in files for name in re.findall(r"CDLL\([\"'](lib[^\"']+)", f.read_text())}
+    loaded = {name: path for name in sorted(named) for path in _library_paths(name)[:1]}
+    if "libbcc.so.0" not in loaded:
+        raise KernelError("BCC's library libbcc.so.0 is not installed.", "sudo apt install python3-bpfcc")
+    native = {f"/usr/lib/{name}": path for name, path in loaded.items()}
+    native |= contents.libraries(loaded.values())
+    in_base = _base_libraries()
+    files += [(guest, host) for guest, host in sorted(native.items()) if guest not in in_base]
+    return _cached("bcc", tuple(files), lambda: _make_bcc(files))
+
+
+def _library_paths(name: str) -> list[Path]:
+    """Where the loader finds a library."""
+    done = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True)
+    found = re.findall(rf"^\s+{re.escape(name)} .* => (\S+)$", done.stdout, re.MULTILINE)
+    return [Path(path) for path in found]
+
+
+def _make_bcc(files: Iterable[tuple[str, Path]]) -> bytes:
+    archive = Archive()
+    for guest, host in files:
+        if guest.endswith(".py"):
+            archive.file(guest, host.read_bytes())
+            cached = f"{BCC_FOLDER}/bcc/__pycache__/{host.stem}.{sys.implementation.cache_tag}.pyc"
+            archive.file(cached, contents.bytecode(host.read_bytes(), guest))
+        else:
+            archive.file(guest, contents.native(host), 0o755)
+    return archive.finish()
+
+
+def _cached(what: str, files: Iterable[tuple[str, Path]], make: Callable[[], bytes]) -> bytes:
+    """An archive from the cache, or made and kept there; the name holds all that it depends on."""
     stamp = hashlib.sha256()
     for recipe in ("initramfs.py", "contents.py", "cpio.py"):
         stamp.update(Path(__file__).with_name(recipe).read_bytes())
     for guest, host in files:
         stat = host.stat()
         stamp.update(f"{guest} {host} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-    path = packages.cache_dir() / ".guest" / f"base-{stamp.hexdigest()[:16]}.cpio"
+    path = packages.cache_dir() / ".guest" / f"{what}-{stamp.hexdigest()[:16]}.cpio"
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        data = _make_base(files)
-        _keep(path, data)
-        return data
-
-
-def _keep(path: Path, data: bytes) -> None:
-    """Puts the new base into the cache; readers see a whole file or none."""
+        data = make()
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".part-{os.getpid()}")
     try:
@@ -140,9 +191,10 @@ def _keep(path: Path, data: bytes) -> None:
         part.rename(path)
     finally:
         part.unlink(missing_ok=True)
-    bases = sorted(path.parent.glob("base-*"), key=lambda old: old.stat().st_mtime)
-    for old in bases[:-4]:  # several Pythons may take turns
+    older = sorted(path.parent.glob(f"{what}-*"), key=lambda old: old.stat().st_mtime)
+    for old in older[:-2]:  # two Pythons may take turns
         old.unlink(missing_ok=True)
+    return data
 
 
 def _make_base(files: Iterable[tuple[str, Path]]) -> bytes:
@@ -150,6 +202,10 @@ def _make_base(files: Iterable[tuple[str, Path]]) -> bytes:
     for folder in ("proc", "sys", "run", "root", "var", "boot", "lab"):
         archive.folder(folder)
     archive.folder("tmp", 0o1777)
+    # BCC's module lies where Debian has it; other Pythons look for their site-packages.
+    archive.link(
+        f"/usr/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages", BCC_FOLDER
+    )
     archive.character_device("/dev/console", 5, 1)
     archive.character_device("/dev/null", 1, 3, 0o666)
     for guest, host in files:

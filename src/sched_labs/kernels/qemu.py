@@ -123,7 +123,7 @@ def command(guest: Guest, initrd: str, console: int, answers: int) -> list[str]:
 def check_memory(guest: Guest, initramfs_bytes: int) -> None:
     """QemuError when the guest would be too small for its initramfs, or this machine too small for the
     guest."""
-    least = 128 + 3 * initramfs_bytes // 2**20
+    least = 128 + 5 * initramfs_bytes // 2**21  # it is there packed and unpacked for a moment
     if guest.memory_mib < least:
         raise QemuError(
             f"A guest of {guest.memory_mib} MiB is too small: this job's guest needs {least} MiB.",

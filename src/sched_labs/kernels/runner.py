@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ Say = Callable[[str, float | None], None]
 """Called with what is going on and the share that is done (0 to 1), or None where nobody can know."""
 
 TIMINGS = ("vm", VM_KVM, VM_EMULATED, DETERMINISTIC)
-MEMORY_MIB = 512
 DEADLINE_S = 300.0
 
 _CAVEATS = {
@@ -87,10 +86,11 @@ def run(
     *,
     timing: str = "vm",
     cpus: int | None = None,
-    memory_mib: int = MEMORY_MIB,
+    memory_mib: int | None = None,
     append: str = "",
     deadline_s: float = DEADLINE_S,
     native: Iterable[str] = (),
+    bcc: bool = False,
     extra: Mapping[str, Path | bytes] | None = None,
     progress: Say | None = None,
 ) -> Answer:
@@ -104,7 +104,7 @@ def run(
     cpus: 2 by default; a deterministic guest has one.
     append: more for the kernel's command line, e.g. `preempt=full`.
     deadline_s: wall clock for the whole boot and job.  A guest that breaks is tried once more.
-    native: the workloads that a job of your own starts.
+    native, bcc: the workloads that a job of your own starts, and whether it loads BPF programs.
     extra: further files for the guest, by their path there.
 
     Raises UnknownKernelError, PackageError, NetworkError, QemuError, GuestError (with the console's last
@@ -135,9 +135,10 @@ def run(
     if (found.directory / "config").exists():
         files[f"/boot/config-{_release(found)}"] = found.directory / "config"
     overlay = initramfs.Overlay(order, {name: build.path(name) for name in native or wanted.workloads}, files)
-    archives = [initramfs.base(), overlay.archive()]
+    archives = [initramfs.base(), *([initramfs.bcc()] if bcc or wanted.bcc else []), overlay.archive()]
+    memory = memory_mib or wanted.memory_mib
     count = 1 if timing == DETERMINISTIC else cpus or 2
-    guest = qemu.Guest(found.image, architecture, timing, count, memory_mib, append)
+    guest = qemu.Guest(found.image, architecture, timing, count, memory, append)
     qemu.check_memory(guest, sum(len(archive) for archive in archives))
 
     notes = []
@@ -145,9 +146,7 @@ def run(
         say("is there KVM?", None)
         hello = initramfs.Overlay(order | {"call": JOBS["hello"].call, "parameters": {}})
         tried = kvm.probe(guest, [archives[0], hello.archive()])
-        guest = qemu.Guest(
-            found.image, architecture, VM_KVM if tried.works else VM_EMULATED, count, memory_mib, append
-        )
+        guest = replace(guest, timing=VM_KVM if tried.works else VM_EMULATED)
         if not tried.works:
             notes.append(("info", f"No KVM: {tried.why}."))
     notes.insert(0, _CAVEATS[guest.timing])
@@ -167,14 +166,14 @@ def run(
         timing=guest.timing,
         build=boot.up["version"],
         cpus=guest.cpus,
-        memory_mib=memory_mib,
+        memory_mib=memory,
         boot_s=boot.boot_s,
         duration_s=time.monotonic() - started,
         retries=retries,
         key={
             "kernel": f"{found.package} {found.version}",
             "qemu": qemu.version(architecture),
-            "machine": f"{guest.cpus} cpu, {memory_mib} MiB, {qemu.kernel_command_line(guest)}",
+            "machine": f"{guest.cpus} cpu, {memory} MiB, {qemu.kernel_command_line(guest)}",
             "guest": _digest(*archives),
             "sources": _digest(*(text for _, text in sorted(overlay.sources().items()))),
         },
