@@ -1,0 +1,35 @@
+"""One module per experiment: parameters -> run -> Result."""
+
+from __future__ import annotations
+
+import importlib
+
+from ..errors import ParameterError
+from .base import Experiment
+
+# Where each experiment lives; a module is imported when one of its experiments is asked for.
+MODULES = {
+    "context_switch.matrix": "context_switch",
+    "warmup.sweep": "warmup",
+    "runqlat.histogram": "runqlat",
+}
+
+
+def names() -> list[str]:
+    """All experiments there are."""
+    return list(MODULES)
+
+
+def find(name: str) -> Experiment:
+    """An experiment by its full name, or by its module's name where that holds only one.
+
+    Raises ParameterError for an unknown name.
+    """
+    matches = [full for full in MODULES if name in (full, full.partition(".")[0])]
+    if len(matches) != 1:
+        raise ParameterError(f"There is no experiment {name!r}.", f"There are: {', '.join(MODULES)}.")
+    full = matches[0]
+    module = importlib.import_module(f".{MODULES[full]}", __name__)
+    found = getattr(module, full.partition(".")[2])
+    assert isinstance(found, Experiment)
+    return found

@@ -1,0 +1,193 @@
+"""What every experiment has in common: the lock, the profile, progress, provenance, and a clean stop.
+
+An experiment is a function of a Run and its parameters, decorated with `experiment`:
+
+    @experiment("warmup.sweep", summarise=summarise, instrument=instrument)
+    def sweep(run: Run, *, working_sets_bytes=None) -> None:
+        for size in run.each(sizes, label=...):
+            run.add(rows)
+
+The decorated function takes the parameters without the Run, and returns a Result.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from .. import lock, machine
+from ..errors import ParameterError, ResultError, SchedLabError
+from ..progress import Progress
+from ..result import Note, Result
+from ..store import now
+from .surroundings import Surroundings
+
+PROFILES = ("tiny", "quick", "full")
+T = TypeVar("T")
+
+
+def default_profile() -> str:
+    """`quick`, unless SCHED_LABS_PROFILE says otherwise."""
+    return os.environ.get("SCHED_LABS_PROFILE") or "quick"
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """What an experiment will measure with on a machine, and one line on what would improve it."""
+
+    name: str
+    improve: str = ""
+
+
+@dataclass
+class Run:
+    """One run while it goes on: where an experiment puts its rows and notes."""
+
+    name: str
+    profile: str
+    progress: bool
+    rows: list[pd.DataFrame] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    def choose(self, *, tiny: T, quick: T, full: T) -> T:
+        """The value for this run's profile."""
+        return {"tiny": tiny, "quick": quick, "full": full}[self.profile]
+
+    def add(self, rows: pd.DataFrame | Sequence[dict[str, Any]]) -> None:
+        """Keep observations.  What was added stays in the result even if the run is interrupted."""
+        self.rows.append(rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows))
+
+    def note(self, level: str, text: str) -> None:
+        """Say once what was missing, substituted or doubtful."""
+        if not any(note.text == text for note in self.notes):
+            self.notes.append(Note(level, text))
+
+    def each(self, items: Iterable[T], *, label: Callable[[T], str]) -> Iterator[T]:
+        """The items one after the other, with progress."""
+        items = list(items)
+        with Progress(self.name, len(items), show=self.progress) as bar:
+            for item in items:
+                bar.say(label(item))
+                yield item
+                bar.step(label(item))
+
+
+@dataclass
+class Experiment:
+    """A callable experiment.  `name` is also the kind of its results."""
+
+    name: str
+    function: Callable[..., None]
+    summarise: Callable[[Result], pd.DataFrame]
+    instrument: Callable[[machine.Machine], Instrument]
+    needs_pmu: bool = False
+
+    def __post_init__(self) -> None:
+        functools.update_wrapper(self, self.function)
+        signature = inspect.signature(self.function)
+        self.parameters = {name: p for name, p in signature.parameters.items() if name != "run"}
+        shared = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            for name, default in (("profile", None), ("progress", True), ("save", True), ("kernel", None))
+        ]
+        self.__signature__ = inspect.Signature([*self.parameters.values(), *shared], return_annotation=Result)
+
+    def __call__(
+        self,
+        *,
+        profile: str | None = None,
+        progress: bool = True,
+        save: bool = True,
+        kernel: str | None = None,
+        **parameters: Any,
+    ) -> Result:
+        """Run the experiment and return its Result.
+
+        profile   tiny, quick or full: how long and how fine it measures
+        progress  show how far it has come
+        save      keep the result in the reader's data folder
+        kernel    run it in another kernel (`sched-labs kernels list`) instead of this one
+
+        Ctrl-C returns what was measured so far, with a note.  Raises BusyError when the machine is measuring
+        already, ParameterError for parameters that no run could use, and what the experiment itself raises.
+        """
+        profile = profile or default_profile()
+        if profile not in PROFILES:
+            raise ParameterError(f"There is no profile {profile!r}.", f"There are: {', '.join(PROFILES)}.")
+        if unknown := set(parameters) - set(self.parameters):
+            raise ParameterError(
+                f"{self.name} has no parameter {min(unknown)!r}.",
+                f"It has: {', '.join([*self.parameters, 'profile', 'progress', 'save', 'kernel'])}.",
+            )
+        if kernel:
+            # Other kernels are a room below this one: it is looked up only when a reader asks for it.
+            kernels = importlib.import_module("sched_labs.kernels")
+            result: Result = kernels.run_experiment(self.name, kernel, {"profile": profile, **parameters})
+        else:
+            result = self._run_here(profile, progress, parameters)
+        if save:
+            try:
+                result.save()
+            except ResultError as error:
+                result.notes.append(Note("missing", f"This result was not kept: {error.what}"))
+        return result
+
+    def _run_here(self, profile: str, progress: bool, parameters: dict[str, Any]) -> Result:
+        run = Run(self.name, profile, progress)
+        survey = machine.survey()
+        given = {name: p.default for name, p in self.parameters.items()} | parameters
+        with lock.machine(f"{self.name}, {profile} profile", waiting=_say_who):
+            recorded_at, start = now(), time.monotonic()
+            surroundings = Surroundings()
+            try:
+                self.function(run, **parameters)
+            except KeyboardInterrupt:
+                if not run.rows:
+                    raise
+                run.note("flag", "Stopped early: this holds what was measured before the interruption.")
+            duration = time.monotonic() - start
+            around = surroundings.since()
+        if not run.rows:
+            raise SchedLabError(f"{self.name} recorded nothing.", "Run it again with the full profile.")
+        for text in surroundings.doubts(around):
+            run.note("flag", text)
+        return Result(
+            kind=self.name,
+            data=pd.concat(run.rows, ignore_index=True),
+            machine=survey.provenance(),
+            parameters={"profile": profile, **given, **run.parameters},
+            notes=run.notes,
+            surroundings=around,
+            recorded_at=recorded_at,
+            duration_s=duration,
+        )
+
+
+def _say_who(holder: str) -> None:
+    import sys
+
+    sys.stderr.write(f"Waiting: this machine is measuring already, {holder}.\n")
+
+
+def experiment(
+    name: str,
+    *,
+    summarise: Callable[[Result], pd.DataFrame],
+    instrument: Callable[[machine.Machine], Instrument],
+    needs_pmu: bool = False,
+) -> Callable[[Callable[..., None]], Experiment]:
+    """Make an experiment of a function; see the head of this module."""
+
+    def wrap(function: Callable[..., None]) -> Experiment:
+        return Experiment(name, function, summarise, instrument, needs_pmu)
+
+    return wrap

@@ -1,0 +1,172 @@
+"""What does it cost to hand the CPU to another thread?  Ping-pong, by mechanism and by placement (lab L05)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from .. import machine, placement, stats, workloads
+from ..errors import ParameterError
+from ..result import Result
+from .base import Instrument, Run, experiment
+
+MECHANISMS = ("pipe", "eventfd", "futex", "condvar", "yield")
+BETWEEN = ("threads", "processes")
+PLACEMENTS = ("same_cpu", "other_cpu", "unpinned")
+EXPECTED_SWITCHES = 2.0  # per round trip: there and back
+TOLERANCE = 0.02  # a run whose counted switches differ by more from what it assumed is flagged
+
+
+def summarise(result: Result) -> pd.DataFrame:
+    """One row per mechanism, between and placement.
+
+    round_trip_ns, _lo_, _hi_    wall time of one round trip: median over trials, 95 % interval
+    alone_ns                     the same system calls made by one thread, per round trip
+    switches_per_round_trip      as the kernel counted them, both sides, voluntary and involuntary
+    voluntary_share              the part of them that the kernel calls voluntary
+    expected_switches_per_round_trip
+    net_per_switch_ns, net_lo_ns, net_hi_ns   (round trip - alone) / counted switches; missing without switches.
+                                 On one CPU this is the cost of a switch; across CPUs it is the delay of a hand-over
+    migrations_per_1000          how often a side found itself on another CPU, per 1,000 round trips
+    flagged                      counted switches differ from the expected by more than 2 %
+    trials
+    """
+    data = result.data.assign(
+        per_trip=lambda d: d.elapsed_ns / d.round_trips,
+        switches=lambda d: (d.voluntary_switches + d.involuntary_switches) / d.round_trips,
+    )
+    rows = []
+    for (mechanism, between, place), cell in data.groupby(["mechanism", "between", "placement"], sort=False):
+        by_trial = cell.pivot(index="trial", columns="condition")
+        together, alone = by_trial["per_trip"]["exchange"], by_trial["per_trip"]["alone"]
+        complete = together.notna() & alone.notna()
+        together, alone = together[complete], alone[complete]
+        if together.empty:
+            continue
+        exchange = cell[cell.condition == "exchange"]
+        switches = float(exchange.switches.median())
+        trip = stats.median_interval(together)
+        # Fewer than one switch in ten round trips: nothing was switched, so nothing can be divided by it.
+        net = stats.paired_difference(together, alone) if switches >= 0.1 else None
+        counted = exchange.voluntary_switches.sum() + exchange.involuntary_switches.sum()
+        rows.append(
+            {
+                "mechanism": mechanism,
+                "between": between,
+                "placement": place,
+                "round_trip_ns": trip.median,
+                "round_trip_lo_ns": trip.low,
+                "round_trip_hi_ns": trip.high,
+                "alone_ns": float(alone.median()),
+                "switches_per_round_trip": switches,
+                "voluntary_share": exchange.voluntary_switches.sum() / counted if counted else np.nan,
+                "expected_switches_per_round_trip": EXPECTED_SWITCHES,
+                "net_per_switch_ns": net.median / switches if net else np.nan,
+                "net_lo_ns": net.low / switches if net else np.nan,
+                "net_hi_ns": net.high / switches if net else np.nan,
+                "migrations_per_1000": 1000 * exchange.migrations.sum() / exchange.round_trips.sum(),
+                "flagged": abs(switches / EXPECTED_SWITCHES - 1) > TOLERANCE,
+                "trials": len(together),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def instrument(survey: machine.Machine) -> Instrument:
+    """Wall clock and the kernel's own switch counts: nothing else is needed."""
+    if len(survey.cpus_allowed) < 2:
+        return Instrument(
+            "clock and counted switches, one CPU only", "a second CPU adds hand-overs between CPUs"
+        )
+    return Instrument("clock and counted switches (getrusage)")
+
+
+@experiment("context_switch.matrix", summarise=summarise, instrument=instrument)
+def matrix(
+    run: Run,
+    *,
+    mechanisms: Sequence[str] = MECHANISMS,
+    between: Sequence[str] = BETWEEN,
+    placements: Sequence[str] = PLACEMENTS,
+    trials: int | None = None,
+    round_trips: int | None = None,
+) -> None:
+    """Pass a turn back and forth, by every mechanism, between threads and processes, in every placement.
+
+    mechanisms   of pipe, eventfd, futex, condvar, yield
+    between      of threads, processes
+    placements   of same_cpu, other_cpu, unpinned; other_cpu is left out, with a note, where there is one CPU
+    trials       how often each cell is measured; each trial makes the same system calls alone first
+    round_trips  per trial
+
+    Data: one row per block, `condition` alone or exchange: elapsed_ns, cpu_ns (both sides), and the kernel's
+    counts voluntary_switches, involuntary_switches, and migrations as seen by sched_getcpu after every hand-over.
+    Method: lmbench's and perf's ping-pong, with the baseline subtracted and the switches counted.
+    """
+    for what, chosen, known in (
+        ("mechanisms", mechanisms, MECHANISMS),
+        ("between", between, BETWEEN),
+        ("placements", placements, PLACEMENTS),
+    ):
+        if (
+            isinstance(chosen, str)
+            or not chosen
+            or (unknown := [word for word in chosen if word not in known])
+        ):
+            wrong = chosen if isinstance(chosen, str) or not chosen else unknown[0]
+            raise ParameterError(f"{what} does not take {wrong!r}.", f"Give a list of: {', '.join(known)}.")
+    trials = trials or run.choose(tiny=3, quick=9, full=31)
+    round_trips = round_trips or run.choose(tiny=200, quick=1000, full=5000)
+    if trials < 1 or round_trips < 1:
+        raise ParameterError("trials and round_trips start at 1.", "Leave them out to use the profile's.")
+
+    home = placement.quiet_cpu()
+    cpus = machine.survey().cpus_allowed
+    if len(cpus) < 2:
+        placements = [place for place in placements if place == "same_cpu"]
+        run.note("missing", "This process may use one CPU only: hand-overs to another CPU were not measured.")
+        if not placements:
+            placement.other_cpu(home)  # raises, and says what to do
+    run.parameters |= {"trials": trials, "round_trips": round_trips, "cpu": home}
+
+    cells = list(product(mechanisms, between, placements))
+    for mechanism, kind, place in run.each(cells, label=lambda cell: " ".join(cell).replace("_", " ")):
+        arguments = [
+            "--by",
+            mechanism,
+            "--between",
+            kind,
+            "--trials",
+            str(trials),
+            "--round-trips",
+            str(round_trips),
+        ]
+        with workloads.start("pingpong", arguments) as pingpong:
+            side_0, side_1 = pingpong.tids
+            if place == "unpinned":
+                placement.pin(pingpong.tids, cpus)
+            else:
+                placement.pin([side_0], [home])
+                placement.pin([side_1], [home if place == "same_cpu" else placement.other_cpu(home)])
+            blocks = pingpong.run()
+        run.add(
+            [
+                {
+                    "mechanism": mechanism,
+                    "between": kind,
+                    "placement": place,
+                    "trial": block["trial"],
+                    "condition": block.text("condition"),
+                    "round_trips": block["round_trips"],
+                    "elapsed_ns": block["elapsed_ns"],
+                    "cpu_ns": block["cpu_ns"],
+                    "voluntary_switches": block["voluntary"],
+                    "involuntary_switches": block["involuntary"],
+                    "migrations": block["migrations"],
+                }
+                for block in blocks
+            ]
+        )

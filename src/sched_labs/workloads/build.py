@@ -1,0 +1,106 @@
+"""Compile the workloads, once for each source, compiler and set of flags."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from ..errors import ParameterError, WorkloadError
+from ..store import cache_folder
+
+SOURCES = Path(__file__).parent / "src"
+FLAGS = ("-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread")
+
+
+def names() -> list[str]:
+    """The workloads there are."""
+    return sorted(source.stem for source in SOURCES.glob("*.c"))
+
+
+def _compiler() -> str:
+    wanted = os.environ.get("CC") or "cc"
+    found = shutil.which(wanted)
+    if not found:
+        raise WorkloadError(
+            f"There is no C compiler here ({wanted!r} was not found).",
+            "Run scripts/provision.sh, or install one: `sudo apt-get install gcc libc6-dev`.",
+        )
+    return found
+
+
+@cache
+def _compiler_version(compiler: str) -> str:
+    try:
+        answer = subprocess.run(
+            [compiler, "--version"], capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise WorkloadError(
+            f"The C compiler {compiler} does not run: {error}.", "Install gcc or clang."
+        ) from error
+    return answer.stdout.splitlines()[0] if answer.stdout else ""
+
+
+def recipe(name: str) -> str:
+    """The hash that names a compiled workload: its source, the shared header, flags and machine type.
+
+    The compiler is not in it: where a binary is already there, none is needed to run it.
+    """
+    digest = hashlib.sha256()
+    for file in (SOURCES / "lab.h", SOURCES / f"{name}.c"):
+        digest.update(file.read_bytes())
+    digest.update(" ".join((*FLAGS, platform.machine())).encode())
+    return digest.hexdigest()[:16]
+
+
+def path(name: str) -> Path:
+    """The compiled workload, built if it is not there yet.
+
+    Raises ParameterError for an unknown name, WorkloadError where it cannot be built.
+    """
+    if name not in names():
+        raise ParameterError(f"There is no workload {name!r}.", f"There are: {', '.join(names())}.")
+    binary = cache_folder() / "workloads" / recipe(name) / name
+    if not os.access(binary, os.X_OK):
+        _compile(name, binary)
+    return binary
+
+
+def _compile(name: str, binary: Path) -> None:
+    compiler = _compiler()
+    try:
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=binary.parent, prefix=f".{name}.")
+        os.close(handle)
+    except OSError as error:
+        raise WorkloadError(
+            f"Cannot write {binary.parent}: {error.strerror}.",
+            "Set XDG_CACHE_HOME to a folder that you may write.",
+        ) from error
+    try:
+        command = [compiler, *FLAGS, "-o", temporary, str(SOURCES / f"{name}.c")]
+        built = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if built.returncode:
+            raise WorkloadError(
+                f"The workload {name} does not compile with {_compiler_version(compiler)}:\n{built.stderr.strip()}",
+                "Install gcc and libc6-dev, or name another compiler in CC.",
+            )
+        Path(temporary).chmod(0o755)
+        os.replace(temporary, binary)  # noqa: PTH105 - whole or not at all, also when two build at once
+    except subprocess.TimeoutExpired as error:
+        raise WorkloadError(
+            f"Compiling {name} took over 120 s.", "Try again on a quieter machine."
+        ) from error
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def build_all() -> dict[str, Path]:
+    """Compile every workload; name -> binary."""
+    return {name: path(name) for name in names()}
