@@ -1,0 +1,177 @@
+"""Axes in plain units (1 µs, 64 KiB; never bare exponents) and marks whose labels keep out of each other's way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.text import Text
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from . import style
+
+_TIMES = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
+_SIZES = (("B", 1.0), ("KiB", 1024.0), ("MiB", 1024.0**2), ("GiB", 1024.0**3))
+MINUS = "\N{MINUS SIGN}"
+
+
+def number_text(value: float, digits: int = 3) -> str:
+    """A number with so many significant digits, no exponent, no trailing zeros, commas between thousands.
+
+    Digits in front of the decimal point are all kept: 12,345 stays 12,345.
+    """
+    if not math.isfinite(value):
+        return "unknown" if math.isnan(value) else ("∞" if value > 0 else f"{MINUS}∞")
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{abs(value):,.{places}f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return f"{MINUS}{text}" if value < 0 and text != "0" else text
+
+
+def _in_unit(value: float, units: tuple[tuple[str, float], ...], digits: int) -> str:
+    if value == 0:
+        return "0"
+    name, scale = units[0]
+    # A value that would be rounded to a whole one of the next unit is written in that unit.
+    limit = units[1][1] / units[0][1] * (1 - 0.5 * 10.0**-digits)
+    for unit in units:
+        name, scale = unit
+        if abs(value) / scale < limit:
+            break
+    return f"{number_text(value / scale, digits)} {name}"
+
+
+def time_text(ns: float, digits: int = 3) -> str:
+    """Nanoseconds in plain words: 1,780 is "1.78 µs"."""
+    return _in_unit(ns, _TIMES, digits) if math.isfinite(ns) else number_text(ns)
+
+
+def size_text(size_bytes: float, digits: int = 3) -> str:
+    """Bytes in plain words: 65,536 is "64 KiB"."""
+    return _in_unit(size_bytes, _SIZES, digits) if math.isfinite(size_bytes) else number_text(size_bytes)
+
+
+def range_text(low_ns: float, high_ns: float) -> str:
+    """Two times as a range, the unit written once where both share it: "1.7 to 1.9 µs"."""
+    low, high = time_text(low_ns), time_text(high_ns)
+    if low == high:
+        return low
+    if low.rpartition(" ")[2] == high.rpartition(" ")[2]:
+        low = low.rpartition(" ")[0]
+    return f"{low} to {high}"
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """Round values from low to high: powers of ten, with 2 and 5 between them where there is room."""
+    span = math.log10(high / low)
+    steps = (1, 2, 5) if span < 2.2 else (1, 3) if span < 3.2 else (1,)
+    every = max(1, math.ceil(span / 8))
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    ticks = [m * 10.0**e for e in range(first, last + 1) if e % every == 0 for m in steps]
+    return [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
+
+
+def _axis(ax: Axes, which: str) -> Any:
+    return ax.xaxis if which == "x" else ax.yaxis
+
+
+def log_time(ax: Axes, which: str, low_ns: float, high_ns: float) -> None:
+    """A logarithmic time axis in ns from low to high (both > 0), labelled in ns, µs, ms and s."""
+    set_scale, set_limits = (ax.set_xscale, ax.set_xlim) if which == "x" else (ax.set_yscale, ax.set_ylim)
+    set_scale("log")
+    set_limits(low_ns, high_ns)
+    _label(ax, which, _decades(low_ns, high_ns), time_text)
+
+
+def symlog_time(ax: Axes, low_ns: float, high_ns: float, linear_ns: float) -> None:
+    """A vertical time axis for differences: logarithmic outside ±linear_ns and linear through zero inside it."""
+    ax.set_yscale("symlog", linthresh=linear_ns, linscale=0.7)
+    ax.set_ylim(low_ns, high_ns)
+    ticks = [0.0]
+    if high_ns > linear_ns:
+        ticks += [t for t in _decades(linear_ns, high_ns) if math.log10(t / linear_ns) % 1 < 1e-9]
+    if low_ns < 0:
+        reach = max(linear_ns, -low_ns)
+        ticks += [-t for t in _decades(linear_ns, reach) if t <= -low_ns and abs(math.log10(t)) % 1 < 1e-9]
+    _label(ax, "y", sorted(ticks), time_text)
+
+
+def log_size(ax: Axes, low_bytes: float, high_bytes: float) -> None:
+    """A logarithmic horizontal axis of sizes, ticks at powers of two, labelled in B, KiB, MiB and GiB."""
+    ax.set_xscale("log", base=2)
+    ax.set_xlim(low_bytes, high_bytes)
+    first, last = math.ceil(math.log2(low_bytes) - 1e-9), math.floor(math.log2(high_bytes) + 1e-9)
+    every = max(1, math.ceil((last - first + 1) / 7))
+    every = next(step for step in (1, 2, 4, 5, 10, 20, 64) if step >= every)
+    ticks = [2.0**e for e in range(first, last + 1) if e % every == 0]
+    _label(ax, "x", ticks, size_text)
+
+
+def _label(ax: Axes, which: str, ticks: list[float], text: Any) -> None:
+    axis = _axis(ax, which)
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+
+
+def caches(machine: Mapping[str, Any]) -> dict[str, float]:
+    """The data caches in a result's machine, smallest first: {"L1d 32 KiB": 32768, ...}.  Empty if unknown."""
+    found: dict[str, float] = {}
+    for key, name in (("l1d_bytes", "L1d"), ("l2_bytes", "L2"), ("l3_bytes", "L3")):
+        size = machine.get(key)
+        if isinstance(size, int | float) and not isinstance(size, bool) and math.isfinite(size) and size > 0:
+            found[f"{name} {size_text(size)}"] = float(size)
+    return found
+
+
+def mark_x(ax: Axes, marks: Mapping[str, float] | Iterable[tuple[str, float]], *, rows: int = 3) -> int:
+    """Thin vertical lines with labels along the top, inside the axes; returns how many label rows were used.
+
+    Marks outside the limits are left out.  A label that would touch another moves down a row; one that would
+    leave the axes turns to the left of its line.  Call it when the limits and the layout are settled.
+    """
+    renderer = ax.figure._get_renderer()  # type: ignore[union-attr]
+    left, right = sorted(ax.get_xlim())
+    frame = ax.get_window_extent(renderer)
+    taken: list[Any] = []
+    used = 0
+    for name, x in sorted(dict(marks).items(), key=lambda mark: mark[1]):
+        if not left <= x <= right:
+            continue
+        ax.axvline(x, color=style.colour(style.NEUTRAL), linewidth=1.0, zorder=1.5)
+        label = _mark_label(ax, name, x)
+        box = label.get_window_extent(renderer)
+        if box.x1 > frame.x1:
+            label.set_horizontalalignment("right")
+            label.set_position((-4, label.get_position()[1]))
+            box = label.get_window_extent(renderer)
+        row = 0
+        line = box.height * 1.15
+        while row < rows - 1 and any(
+            other.overlaps(box.translated(0, -line * row)) for other in taken
+        ):
+            row += 1
+        label.set_position((label.get_position()[0], -4 - line * row))
+        taken.append(label.get_window_extent(renderer).padded(2))
+        used = max(used, row + 1)
+    return used
+
+
+def _mark_label(ax: Axes, name: str, x: float) -> Text:
+    return ax.annotate(
+        name,
+        xy=(x, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(4, -4),
+        textcoords="offset points",
+        ha="left",
+        va="top",
+        fontsize=style.SMALL,
+        color=style.colour(style.NEUTRAL),
+        annotation_clip=False,
+    )

@@ -1,0 +1,257 @@
+"""What a figure is, and how a kind of result finds the function that draws it."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+from matplotlib.figure import Figure as Drawing
+
+from ..errors import ParameterError, ResultError
+from . import style, svg
+
+SUFFIXES = (".svg", ".png", ".pdf")
+
+
+class Drawable(Protocol):
+    """What a figure needs of a result (`sched_labs.result.Result` has it)."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def data(self) -> pd.DataFrame: ...
+    @property
+    def machine(self) -> dict[str, Any]: ...
+    def summary(self) -> pd.DataFrame: ...
+    def provenance_line(self) -> str: ...
+
+
+_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
+_BYTES = {"B": 1.0, "bytes": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the reader expected: a time (drawn against the time axis) or a size in bytes (against the size axis)."""
+
+    value: float
+    unit: str
+    label: str = "your prediction"
+
+    @property
+    def ns(self) -> float | None:
+        """The value in ns, or None when it is no time."""
+        return self.value * _NS[self.unit] if self.unit in _NS else None
+
+    @property
+    def size_bytes(self) -> float | None:
+        """The value in bytes, or None when it is no size."""
+        return self.value * _BYTES[self.unit] if self.unit in _BYTES else None
+
+
+class Figure:
+    """A drawn figure with everything that belongs to it.
+
+    `data` is the frame that was drawn (its columns are described by the `frame` function of the module that
+    drew it), `caption` one message computed from it, `alt` the same figure in words for who cannot see it, and
+    `provenance` where and when it was measured.  `mpl` is the matplotlib figure.
+    """
+
+    def __init__(
+        self, mpl: Drawing, kind: str, alt: str, caption: str, provenance: str, data: pd.DataFrame, title: str = ""
+    ) -> None:
+        self.mpl = mpl
+        self.kind = kind
+        self.alt = alt
+        self.caption = caption
+        self.provenance = provenance
+        self.data = data
+        self.title = title or kind
+
+    def __repr__(self) -> str:
+        return f"<Figure {self.kind}: {self.caption}>"
+
+    def svg(self) -> str:
+        """One inline `<svg>` whose colours are CSS variables, for a page of one's own."""
+        with style.drawing():
+            return svg.inline(self.mpl, self.title, self.alt)
+
+    def _repr_html_(self) -> str:
+        width = self.mpl.get_size_inches()[0] * 72
+        return svg.page_figure(self.svg(), self.caption, self.provenance, width)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figure with its caption and provenance below it, as .svg, .png or .pdf; returns the path.
+
+        A saved figure has the light colours as plain values, because most programs know no CSS variables.
+        Raises ResultError for another suffix and for a place that cannot be written.
+        """
+        target = Path(path).expanduser()
+        if target.suffix.lower() not in SUFFIXES:
+            raise ResultError(
+                f"A figure cannot be saved as {target.name!r}.", f"End the name in {', '.join(SUFFIXES)}."
+            )
+        with style.drawing():
+            notes = self._write_below()
+            try:
+                # PNG at 1,680 pixels across: sharp on a projector.
+                self.mpl.savefig(
+                    target,
+                    format=target.suffix.lower()[1:],
+                    dpi=216 if target.suffix.lower() == ".png" else 72,
+                    bbox_inches="tight",
+                    pad_inches=0.12,
+                    metadata=_about(target.suffix.lower(), self),
+                )
+            except OSError as error:
+                with suppress(OSError):
+                    if target.is_file() and target.stat().st_size == 0:
+                        target.unlink()
+                raise ResultError(
+                    f"Cannot write {target}: {error.strerror or error}.", "Choose a folder that you may write."
+                ) from error
+            finally:
+                for note in notes:
+                    note.remove()
+        return target
+
+    def _write_below(self) -> list[Any]:
+        notes: list[Any] = []
+        height = self.mpl.get_size_inches()[1] * 72
+        down = 12.0
+        for text, size, name in (
+            (self.caption, style.SMALL, style.INK),
+            (self.provenance, style.SMALL - 2.5, style.NEUTRAL),
+        ):
+            lines = textwrap.wrap(text, int(style.WIDTH / (0.55 * size))) if text else []
+            note = self.mpl.text(
+                0.01, -down / height, "\n".join(lines), va="top", size=size, color=style.colour(name)
+            )
+            note.set_in_layout(True)
+            notes.append(note)
+            down += len(lines) * size * 1.3 + 6
+        return notes
+
+
+def _about(suffix: str, figure: Figure) -> dict[str, Any]:
+    if suffix == ".svg":
+        return {"Title": figure.title, "Description": figure.alt, "Date": None}
+    if suffix == ".pdf":
+        return {"Title": figure.title, "Subject": figure.alt, "CreationDate": None}
+    return {"Title": figure.title, "Description": figure.alt}
+
+
+class Drawer(Protocol):
+    """Draws one kind of result."""
+
+    def __call__(
+        self, result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]
+    ) -> Figure: ...
+
+
+_drawers: dict[str, Drawer] = {}
+
+
+def draws(kind: str) -> Callable[[Drawer], Drawer]:
+    """Decorator: this function draws the results of this kind."""
+
+    def register(drawer: Drawer) -> Drawer:
+        if kind in _drawers:
+            raise ParameterError(f"Two functions want to draw {kind!r}.", "Give one of them another kind.")
+        _drawers[kind] = drawer
+        return drawer
+
+    return register
+
+
+def draw(
+    result: Drawable,
+    *,
+    recorded: Drawable | None = None,
+    predictions: Sequence[Prediction | Mapping[str, Any]] = (),
+) -> Figure:
+    """Draw a result by its kind, over a recorded one (pale) and with the reader's predictions (dashed).
+
+    A prediction is a `Prediction` or a mapping with "value" and "unit" (and "label"), as the store keeps them.
+    Raises ParameterError for a kind that no figure draws, a recorded result of another kind and a prediction
+    in a unit that is neither a time nor a size, and ResultError for a result that holds nothing to draw.
+    """
+    drawer = _drawers.get(result.kind)
+    if drawer is None:
+        raise ParameterError(
+            f"No figure draws results of the kind {result.kind!r}.",
+            f"Figures exist for {', '.join(sorted(_drawers))}; `.data` and `.summary()` have the numbers.",
+        )
+    if recorded is not None and recorded.kind != result.kind:
+        raise ParameterError(
+            f"A recorded {recorded.kind!r} cannot be laid under a {result.kind!r}.",
+            "Take a recorded run of the same experiment.",
+        )
+    return drawer(result, recorded, [_prediction(given) for given in predictions])
+
+
+def _prediction(given: Prediction | Mapping[str, Any]) -> Prediction:
+    try:
+        made = (
+            given
+            if isinstance(given, Prediction)
+            else Prediction(
+                float(given["value"]), str(given["unit"]), str(given.get("label", "your prediction"))
+            )
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ParameterError(
+            f"{given!r} is not a prediction.", "Give a value and a unit, such as Prediction(2, 'µs')."
+        ) from error
+    if made.ns is None and made.size_bytes is None:
+        raise ParameterError(
+            f"A prediction in {made.unit!r} has no axis on this figure.",
+            f"Use one of {', '.join((*_NS, *_BYTES))}.",
+        )
+    if not (math.isfinite(made.value) and made.value > 0):
+        raise ParameterError(
+            f"A prediction of {made.value} {made.unit} cannot be drawn on these axes.", "Use a value above zero."
+        )
+    return made
+
+
+def columns(frame: pd.DataFrame, wanted: Sequence[str], what: str) -> pd.DataFrame:
+    """The wanted columns of a frame; ResultError when it has none of a name, or no row at all."""
+    missing = [name for name in wanted if name not in frame.columns]
+    if missing:
+        raise ResultError(
+            f"{what} has no column {', '.join(missing)}.",
+            "It was made by another version; run the experiment again.",
+        )
+    if frame.empty:
+        raise ResultError(f"{what} is empty: nothing was measured.", "Run the experiment again, for longer.")
+    return frame.loc[:, list(wanted)].reset_index(drop=True)
+
+
+def machine_name(machine: Mapping[str, Any], *, longest: int = 34) -> str:
+    """A machine in a few words for a legend: "AMD EPYC 9R14, Linux 6.18"."""
+    model = str(machine.get("cpu_model") or "unknown CPU")
+    model = re.sub(r"\((R|TM|tm|C)\)", "", model)
+    model = re.sub(r"\b(CPU|Processor|\d+-Core)\b|@.*", "", model)
+    model = " ".join(model.split())
+    release = re.match(r"\d+\.\d+", str(machine.get("kernel") or ""))
+    kernel = f", Linux {release[0]}" if release else ""
+    room = longest - len(kernel)
+    return (model if len(model) <= room else f"{model[: room - 1].rstrip()}…") + kernel
+
+
+def canvas(height: float) -> Drawing:
+    """An empty figure of the book's width and a height in the same units.  Call it inside `style.drawing()`."""
+    return Drawing(figsize=(style.WIDTH / 72, height / 72), layout="constrained")
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Words as a list in a sentence: "a, b and c"."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,297 @@
+"""What one switch costs, by how threads hand over to each other and where they run: dots, intervals, baselines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from . import axes, style
+from .base import Drawable, Figure, Prediction, canvas, columns, draws, listed, machine_name
+
+KIND = "context_switch.matrix"
+_COLUMNS = (
+    "mechanism",
+    "between",
+    "placement",
+    "round_trip_ns",
+    "alone_ns",
+    "switches_per_round_trip",
+    "expected_switches_per_round_trip",
+    "net_per_switch_ns",
+    "net_lo_ns",
+    "net_hi_ns",
+    "flagged",
+)
+PLACES = {"same_cpu": "on the same CPU", "other_cpu": "on two CPUs", "unpinned": "wherever the scheduler puts them"}
+_NAMES = {"condvar": "condition variable", "yield": "sched_yield"}
+_MECHANISMS = ("futex", "eventfd", "pipe", "condvar", "yield")
+_MARKERS = {"threads": "o", "processes": "s"}
+_ROW, _HEAD = 17.0, 34.0
+
+
+def frame(result: Drawable) -> pd.DataFrame:
+    """What the figure shows, one row per placement, mechanism and kind of partner, in the order of the figure.
+
+    - placement: "same_cpu", "other_cpu" or "unpinned"
+    - mechanism: "futex", "eventfd", "pipe", "condvar" or "yield"
+    - between: "threads" or "processes"
+    - net_per_switch_ns, net_lo_ns, net_hi_ns: one switch (a hand-over, on two CPUs) without its system calls,
+      median and 95 % interval
+    - calls_per_switch_ns: the same system calls in one thread that never switches, per switch
+    - hand_over_ns: both together: the round trip divided by the switches that it should take
+    - switches_per_round_trip, expected_switches_per_round_trip: counted by the kernel, and assumed
+    - flagged: whether these two disagree, so that the cost per switch means nothing
+
+    Raises ResultError when nothing was measured.
+    """
+    table = columns(result.summary(), _COLUMNS, "The summary of this matrix")
+    expected = table["expected_switches_per_round_trip"]
+    table["calls_per_switch_ns"] = table["alone_ns"] / expected
+    table["hand_over_ns"] = table["round_trip_ns"] / expected
+    table["flagged"] = table["flagged"].astype(bool)
+    for name, order in (("placement", list(PLACES)), ("mechanism", _MECHANISMS), ("between", list(_MARKERS))):
+        table[f"_{name}"] = table[name].map({value: place for place, value in enumerate(order)}).fillna(99)
+    order = ["_placement", "_mechanism", "_between"]
+    table = table.sort_values(order, ignore_index=True, kind="stable").drop(columns=order)
+    shown = ["placement", "mechanism", "between", "net_per_switch_ns", "net_lo_ns", "net_hi_ns"]
+    shown += ["calls_per_switch_ns", "hand_over_ns", "switches_per_round_trip"]
+    return table[[*shown, "expected_switches_per_round_trip", "flagged"]]
+
+
+@draws(KIND)
+def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+    """Draw the cost of one switch per mechanism, one panel per placement, flagged runs apart."""
+    table = frame(result)
+    pale = None if recorded is None else frame(recorded)
+    places = list(dict.fromkeys(table["placement"]))
+    counts = [len(table[table["placement"] == place]) for place in places]
+    low, high = _limits(table, pale, predictions)
+    with style.drawing():
+        heights = [_HEAD + _ROW * count for count in counts]
+        drawing = canvas(sum(heights) + 100 + 18 * (recorded is not None) + 18 * bool(predictions))
+        panels = drawing.subplots(
+            len(places), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
+        )[:, 0]
+        for ax, place in zip(panels, places, strict=True):
+            axes.log_time(ax, "x", low, high)
+            _panel(ax, table[table["placement"] == place], _of(pale, place), predictions)
+            ax.set_title(PLACES.get(place, place))
+        for ax in panels[:-1]:
+            ax.tick_params(axis="x", bottom=False, labelbottom=False)
+        panels[-1].set_xlabel("time per switch")
+        drawing.legend(
+            handles=_handles(table, recorded, predictions), loc="outside upper left", ncols=2
+        )
+    own = result.provenance_line()
+    return Figure(
+        drawing,
+        KIND,
+        alt=_alt(table),
+        caption=_caption(table),
+        provenance=own if recorded is None else f"{own} Pale: {recorded.provenance_line()}",
+        data=table,
+        title="Cost of one context switch by mechanism and placement",
+    )
+
+
+def _of(pale: pd.DataFrame | None, place: str) -> pd.DataFrame | None:
+    return None if pale is None else pale[pale["placement"] == place]
+
+
+def _position(row: Any) -> float:
+    """Where a row stands on the axis: its cost per switch; the whole hand-over where that means nothing."""
+    net = float(row.net_per_switch_ns)
+    return net if math.isfinite(net) and net > 0 and not row.flagged else float(row.hand_over_ns)
+
+
+def _limits(
+    table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
+) -> tuple[float, float]:
+    values = [p.ns for p in predictions if p.ns is not None]
+    for part in (table, pale):
+        if part is None:
+            continue
+        values += [_position(row) for row in part.itertuples()]
+        good = part[~part["flagged"]]
+        values += [*good["net_lo_ns"], *good["net_hi_ns"], *good["calls_per_switch_ns"]]
+    positive = [float(value) for value in values if math.isfinite(value) and value > 0]
+    if not positive:
+        return 100.0, 10_000.0
+    # Room on the right for the value of the slowest.
+    return 10 ** (math.log10(min(positive)) - 0.15), 10 ** (math.log10(max(positive)) + 0.55)
+
+
+def _panel(
+    ax: Axes, rows: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
+) -> None:
+    direct, paper, ink = (style.colour(name) for name in (style.DIRECT, style.PAPER, style.INK))
+    middles: dict[str, list[float]] = {}
+    for y, row in enumerate(rows.itertuples()):
+        middles.setdefault(str(row.mechanism), []).append(y)
+        marker, x = _MARKERS.get(str(row.between), "D"), _position(row)
+        before = None if pale is None else _same(pale, row)
+        if before is not None:
+            ax.plot(
+                _position(before), y, marker, color=style.colour(style.RECORDED), markersize=11, zorder=2.2
+            )
+        if row.flagged or not row.net_per_switch_ns > 0:
+            ax.plot(x, y, "X", color=ink, markerfacecolor=paper, markersize=8.5, markeredgewidth=1.5, zorder=4)
+            _say(ax, x, y, _trouble(row), style.INK)
+            continue
+        ax.plot(
+            row.calls_per_switch_ns, y, "|", color=style.colour(style.ALONE), markersize=11, markeredgewidth=2.4
+        )
+        right = x
+        if math.isfinite(row.net_lo_ns) and math.isfinite(row.net_hi_ns):
+            ax.plot([max(row.net_lo_ns, ax.get_xlim()[0]), row.net_hi_ns], [y, y], color=direct, zorder=3)
+            right = max(x, row.net_hi_ns)
+        ax.plot(x, y, marker, color=direct, zorder=3.5)
+        _say(ax, right if before is None else max(right, _position(before)), y, axes.time_text(x), style.INK)
+    for made in predictions:
+        if made.ns is not None:
+            ax.axvline(made.ns, **_DASHED)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_yticks(
+        [sum(ys) / len(ys) for ys in middles.values()], [_NAMES.get(name, name) for name in middles]
+    )
+    ax.tick_params(axis="y", length=0)
+    ax.grid(visible=False, axis="y")
+    for ys in list(middles.values())[:-1]:
+        ax.axhline(ys[-1] + 0.5, color=style.colour(style.GRID), linewidth=0.9, zorder=0.5)
+    ax.spines["left"].set_visible(False)
+
+
+_DASHED: dict[str, Any] = {
+    "color": style.colour(style.PREDICTED),
+    "linestyle": (0, (5, 3)),
+    "linewidth": 1.8,
+    "zorder": 2.9,
+}
+
+
+def _same(pale: pd.DataFrame, row: Any) -> Any:
+    rows = pale[(pale["mechanism"] == row.mechanism) & (pale["between"] == row.between)]
+    return None if rows.empty else next(rows.itertuples())
+
+
+def _say(ax: Axes, x: float, y: float, text: str, name: str) -> None:
+    left, right = (math.log10(limit) for limit in ax.get_xlim())
+    # A long remark on a point far to the right stands in front of it.
+    before = len(text) > 10 and math.log10(x) > (left + right) / 2
+    ax.annotate(
+        text,
+        (x, y),
+        xytext=(-9 if before else 9, 0),
+        textcoords="offset points",
+        ha="right" if before else "left",
+        va="center_baseline",
+        fontsize=style.SMALL,
+        color=style.colour(name),
+        zorder=5,
+    )
+
+
+def _trouble(row: Any) -> str:
+    if row.flagged:
+        counted = axes.number_text(row.switches_per_round_trip, 2)
+        expected = axes.number_text(row.expected_switches_per_round_trip, 2)
+        return f"{counted} switches a round trip, not {expected}"
+    return "no cost beyond the system calls"
+
+
+def _handles(
+    table: pd.DataFrame, recorded: Drawable | None, predictions: Sequence[Prediction]
+) -> list[Line2D]:
+    def sample(label: str, name: str, **look: Any) -> Line2D:
+        return Line2D([], [], label=label, color=style.colour(name), **{"linestyle": "none", **look})
+
+    both = table["between"].nunique() > 1
+    handles = [
+        sample(
+            f"one switch, {between}" if both else f"one switch between {between}",
+            style.DIRECT,
+            marker=_MARKERS.get(str(between), "D"),
+            linestyle="-",
+        )
+        for between in dict.fromkeys(table["between"])
+    ]
+    handles.append(sample("its system calls, alone", style.ALONE, marker="|", markersize=11, markeredgewidth=2.4))
+    if table["flagged"].any():
+        handles.append(
+            sample(
+                "whole hand-over, not judged",
+                style.INK,
+                marker="X",
+                markersize=8.5,
+                markeredgewidth=1.5,
+                markerfacecolor=style.colour(style.PAPER),
+            )
+        )
+    if recorded is not None:
+        handles.append(
+            sample(f"recorded: {machine_name(recorded.machine)}", style.RECORDED, marker="o", markersize=11)
+        )
+    for made in predictions:
+        if made.ns is not None:
+            handles.append(Line2D([], [], label=f"{made.label}: {axes.time_text(made.ns)}", **_DASHED))
+    return handles
+
+
+def _judged(table: pd.DataFrame) -> pd.DataFrame:
+    return table[~table["flagged"] & (table["net_per_switch_ns"] > 0)]
+
+
+def _caption(table: pd.DataFrame) -> str:
+    judged = _judged(table)
+    sentences = []
+    middles: dict[str, float] = {}
+    for place, rows in judged.groupby("placement", sort=False):
+        middles[str(place)] = float(rows["net_per_switch_ns"].median())
+    if "same_cpu" in middles:
+        rows = judged[judged["placement"] == "same_cpu"]
+        text = axes.range_text(rows["net_per_switch_ns"].min(), rows["net_per_switch_ns"].max())
+        sentence = f"Beyond its system calls, a switch on one CPU costs {text}"
+        if "other_cpu" in middles:
+            times = middles["other_cpu"] / middles["same_cpu"]
+            sentence += (
+                f"; a hand-over to another CPU costs {axes.time_text(middles['other_cpu'])} in the median, "
+                f"{axes.number_text(times, 2)} times as much"
+            )
+        sentences.append(f"{sentence}.")
+    elif middles:
+        sentences.append(
+            " ".join(
+                f"Beyond its system calls, a hand-over {PLACES.get(place, place)} costs {axes.time_text(value)} "
+                "in the median."
+                for place, value in middles.items()
+            )
+        )
+    flagged = table[table["flagged"]]
+    if not flagged.empty:
+        cases = len(flagged)
+        sentences.append(
+            f"{cases} of {len(table)} cases {'is' if cases == 1 else 'are'} not judged (crosses): "
+            "the kernel counted another number of switches than they should take."
+        )
+    return " ".join(sentences) or "No case could be judged."
+
+
+def _alt(table: pd.DataFrame) -> str:
+    parts = ["Dot plot on a logarithmic time axis: net cost of one switch with its 95 % interval."]
+    for place, rows in table.groupby("placement", sort=False):
+        said = []
+        for row in rows.itertuples():
+            name = f"{_NAMES.get(str(row.mechanism), row.mechanism)} between {row.between}"
+            if row.flagged or not row.net_per_switch_ns > 0:
+                said.append(f"{name} not judged ({_trouble(row)})")
+            else:
+                said.append(f"{name} {axes.time_text(row.net_per_switch_ns)}")
+        parts.append(f"{PLACES.get(str(place), str(place)).capitalize()}: {listed(said)}.")
+    alone = table["calls_per_switch_ns"]
+    parts.append(f"The system calls alone take {axes.range_text(alone.min(), alone.max())} per switch.")
+    return " ".join(parts)

@@ -1,0 +1,337 @@
+"""What a switch costs a program that uses its caches: direct cost and warm-up against the working set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from . import axes, style
+from .base import Drawable, Figure, Prediction, canvas, columns, draws, machine_name
+
+KIND = "warmup.sweep"
+_COLUMNS = (
+    "access",
+    "working_set_bytes",
+    "partner_bytes",
+    "alone_ns",
+    "extra_ns",
+    "extra_lo_ns",
+    "extra_hi_ns",
+    "floor_ns",
+    "seen",
+    "direct_ns",
+    "direct_lo_ns",
+    "direct_hi_ns",
+)
+# Both kinds of access are warm-up and keep its colour; the marker and the weight tell them apart.
+_MARKERS = {"random": "o", "sequential": "s"}
+_WIDTHS = {"random": 2.6, "sequential": 1.5}
+
+
+def frame(result: Drawable) -> pd.DataFrame:
+    """What the figure shows, one row per access pattern and working set, smallest first.
+
+    - access: "random" or "sequential"
+    - working_set_bytes: what the measured thread touches in a pass
+    - partner_bytes: what the other thread touches in between; the largest that was measured at this size
+    - alone_ns: one pass with nobody in between, median of the trials
+    - extra_ns, extra_lo_ns, extra_hi_ns: how much longer a pass takes after a switch (the warm-up), median and
+      95 % interval; may be negative
+    - floor_ns: the noise floor, A against A; infinite when there were too few trials to know it
+    - seen: whether the extra stands clear of the floor and its interval clear of zero
+    - direct_ns, direct_lo_ns, direct_hi_ns: one switch with a partner that touches nothing
+    - extra_over_direct: the warm-up in units of the direct cost
+
+    Raises ResultError when the result holds no pass after a switch.
+    """
+    table = columns(result.summary(), _COLUMNS, "The summary of this warm-up sweep")
+    table = table[table["partner_bytes"] > 0]
+    largest = table.groupby(["access", "working_set_bytes"])["partner_bytes"].transform("max")
+    table = columns(table[table["partner_bytes"] == largest], _COLUMNS, "The part of this sweep with a partner")
+    table["extra_over_direct"] = table["extra_ns"] / table["direct_ns"]
+    return table.sort_values(["access", "working_set_bytes"], ignore_index=True)
+
+
+@draws(KIND)
+def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+    """Draw warm-up and direct cost per switch against the working set, caches marked."""
+    table = frame(result)
+    pale = None if recorded is None else _same_access(frame(recorded), table)
+    with style.drawing():
+        drawing = canvas(410)
+        ax = drawing.add_subplot()
+        _axes(ax, table, pale, predictions)
+        handles = [*_curves(ax, table), _direct(ax, table)]
+        handles += _floor(ax, table)
+        if pale is not None and recorded is not None:
+            handles += _recorded(ax, pale, machine_name(recorded.machine))
+        handles += _predictions(ax, predictions)
+        drawing.legend(handles=handles, loc="outside upper left", ncols=2)
+        ax.set_xlabel("working set")
+        ax.set_ylabel("cost of one switch")
+        _peak(ax, table)
+        drawing.draw_without_rendering()
+        axes.mark_x(ax, axes.caches(result.machine))
+    return Figure(
+        drawing,
+        KIND,
+        alt=_alt(result, table),
+        caption=_caption(table),
+        provenance=_provenance(result, recorded),
+        data=table,
+        title="Cost of a context switch against the working set",
+    )
+
+
+def _same_access(pale: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    return pale[pale["access"].isin(table["access"].unique())].reset_index(drop=True)
+
+
+def _provenance(result: Drawable, recorded: Drawable | None) -> str:
+    own = result.provenance_line()
+    return own if recorded is None else f"{own} Pale: {recorded.provenance_line()}"
+
+
+def _axes(
+    ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
+) -> None:
+    shown = table if pale is None else pd.concat([table, pale], ignore_index=True)
+    values = shown[["extra_ns", "extra_lo_ns", "extra_hi_ns", "direct_ns", "direct_lo_ns", "direct_hi_ns"]]
+    finite = values.to_numpy(dtype=float).ravel()
+    finite = finite[np.isfinite(finite)]
+    times = [p.ns for p in predictions if p.ns is not None]
+    high = max([*finite, *times, 1.0])
+    # An interval that reaches far below zero belongs to a point in the noise; the axis follows the medians.
+    medians = shown["extra_ns"].to_numpy(dtype=float)
+    low = min([*medians[np.isfinite(medians)], 0.0])
+    linear = _linear(table)
+    # Room at the top for the names of the caches, and below zero for what is smaller than nothing.
+    bottom = min(-linear, low * 1.6)
+    axes.symlog_time(ax, bottom, max(high, linear) * 5, linear)
+    sizes = [*shown["working_set_bytes"], *(p.size_bytes for p in predictions if p.size_bytes is not None)]
+    axes.log_size(ax, min(sizes) / 1.4, max(sizes) * 1.4)
+    ax.axhline(0, color=style.colour(style.NEUTRAL), linewidth=1.0, zorder=1.6)
+
+
+def _linear(table: pd.DataFrame) -> float:
+    """Where the logarithmic axis turns linear to pass through zero: the power of ten nearest to the noise."""
+    floors = table["floor_ns"].to_numpy(dtype=float)
+    floors = floors[np.isfinite(floors) & (floors > 0)]
+    direct = table["direct_ns"].to_numpy(dtype=float)
+    direct = direct[np.isfinite(direct) & (direct > 0)]
+    noise = float(np.median(floors)) if floors.size else 100.0
+    most = float(np.median(direct)) if direct.size else math.inf
+    return 10.0 ** min(max(round(math.log10(noise)), 1), max(math.floor(math.log10(most)), 1) if direct.size else 9)
+
+
+def _curves(ax: Axes, table: pd.DataFrame) -> list[Any]:
+    handles = []
+    colour, paper = style.colour(style.WARMUP), style.colour(style.PAPER)
+    for access, rows in table.groupby("access", sort=True):
+        x, y = rows["working_set_bytes"].to_numpy(float), rows["extra_ns"].to_numpy(float)
+        marker, width = _MARKERS.get(str(access), "D"), _WIDTHS.get(str(access), 1.5)
+        _join(ax, x, y, rows["seen"].to_numpy(bool), color=colour, linewidth=width)
+        for seen in (True, False):
+            part = rows[rows["seen"].astype(bool) == seen]
+            known = part[np.isfinite(part["extra_lo_ns"]) & np.isfinite(part["extra_hi_ns"])]
+            ax.vlines(
+                known["working_set_bytes"],
+                known["extra_lo_ns"],
+                known["extra_hi_ns"],
+                color=colour,
+                alpha=1.0 if seen else 0.4,
+                linewidth=1.6,
+                zorder=3.2,
+            )
+            ax.plot(
+                part["working_set_bytes"].to_numpy(float),
+                part["extra_ns"].to_numpy(float),
+                linestyle="none",
+                marker=marker,
+                color=colour,
+                markerfacecolor=colour if seen else paper,
+                markeredgewidth=1.8,
+                zorder=3.4,
+                label="seen" if seen else "no difference seen",
+            )
+        filled = bool(rows["seen"].any())
+        handles += ax.plot(
+            [],
+            [],
+            color=colour,
+            linewidth=width,
+            marker=marker,
+            markerfacecolor=colour if filled else paper,
+            markeredgewidth=1.8,
+            label=f"warm-up, {access} access",
+        )
+    return handles
+
+
+def _join(ax: Axes, x: Any, y: Any, seen: Any, **look: Any) -> None:
+    """The line through the points, faint where it leads to a point that says nothing."""
+    strong = seen[:-1] & seen[1:]
+    for start, clear in enumerate(strong):
+        if start and strong[start - 1] == clear:
+            continue
+        stop = start
+        while stop < strong.size and strong[stop] == clear:
+            stop += 1
+        ax.plot(x[start : stop + 1], y[start : stop + 1], alpha=1.0 if clear else 0.4, zorder=3, **look)
+
+
+def _direct(ax: Axes, table: pd.DataFrame) -> Any:
+    rows = table[table["access"] == table["access"].iloc[0]]
+    # A level across the axes when there is one value, a line over the sizes when each size has its own.
+    left, right = ax.get_xlim()
+    one = rows["direct_ns"].nunique() == 1
+    x = np.array([left, right]) if one else rows["working_set_bytes"].to_numpy(float)
+    middle, low, high = (
+        rows[name].to_numpy(float)[[0, 0]] if one else rows[name].to_numpy(float)
+        for name in ("direct_ns", "direct_lo_ns", "direct_hi_ns")
+    )
+    colour = style.colour(style.DIRECT)
+    if np.isfinite(low).all() and np.isfinite(high).all():
+        ax.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0, zorder=2)
+    (line,) = ax.plot(x, middle, color=colour, zorder=2.8, label="direct cost of a switch")
+    return line
+
+
+def _floor(ax: Axes, table: pd.DataFrame) -> list[Any]:
+    handle = None
+    for _, rows in table.groupby("access", sort=True):
+        rows = rows[np.isfinite(rows["floor_ns"])]
+        if rows.empty:
+            continue
+        x, y = rows["working_set_bytes"].to_numpy(float), rows["floor_ns"].to_numpy(float)
+        # Half a step beyond the outer points, so that a single size has a band too.
+        x = np.concatenate([[x[0] / 1.3], x, [x[-1] * 1.3]])
+        y = np.concatenate([[y[0]], y, [y[-1]]])
+        handle = ax.fill_between(
+            x, -y, y, color=style.colour(style.FLOOR), linewidth=0, zorder=0.6, label="inside: no difference seen"
+        )
+    return [] if handle is None else [handle]
+
+
+def _recorded(ax: Axes, pale: pd.DataFrame, name: str) -> list[Any]:
+    handles = []
+    for access, rows in pale.groupby("access", sort=True):
+        handles = ax.plot(
+            rows["working_set_bytes"].to_numpy(float),
+            rows["extra_ns"].to_numpy(float),
+            color=style.colour(style.RECORDED),
+            linewidth=1.6,
+            marker=_MARKERS.get(str(access), "D"),
+            markersize=5,
+            zorder=2.4,
+            label=f"recorded: {name}",
+        )
+    return handles
+
+
+def _predictions(ax: Axes, predictions: Sequence[Prediction]) -> list[Any]:
+    handles = []
+    for made in predictions:
+        look: dict[str, Any] = {
+            "color": style.colour(style.PREDICTED),
+            "linestyle": (0, (5, 3)),
+            "linewidth": 1.8,
+            "zorder": 2.9,
+        }
+        if made.ns is not None:
+            text = f"{made.label}: {axes.time_text(made.ns)}"
+            handles.append(ax.axhline(made.ns, label=text, **look))
+        elif made.size_bytes is not None:
+            text = f"{made.label}: {axes.size_text(made.size_bytes)}"
+            handles.append(ax.axvline(made.size_bytes, label=text, **look))
+    return handles
+
+
+def _peak(ax: Axes, table: pd.DataFrame) -> None:
+    """The two costs side by side where they differ most: an arrow from the direct cost to the warm-up."""
+    tops = [top for name in table["access"].unique() if (top := _top(table, str(name))) is not None]
+    top = max(tops, key=lambda row: float(row["extra_ns"]), default=None)
+    if top is None or top["extra_over_direct"] < 2:
+        return
+    x, high, low = (float(top[name]) for name in ("working_set_bytes", "extra_ns", "direct_ns"))
+    ink = style.colour(style.INK)
+    ax.annotate(
+        "",
+        (x, high),
+        xytext=(x, low),
+        arrowprops={"arrowstyle": "<->", "color": ink, "linewidth": 1.3, "shrinkA": 2, "shrinkB": 7},
+        zorder=4,
+    )
+    beyond = x > math.sqrt(ax.get_xlim()[0] * ax.get_xlim()[1] ** 3)
+    ax.annotate(
+        f"{axes.number_text(high / low, 2)} times",
+        (x, math.sqrt(high * low)),
+        xytext=(-7 if beyond else 7, 0),
+        textcoords="offset points",
+        ha="right" if beyond else "left",
+        va="center",
+        weight="bold",
+        zorder=5,
+    )
+
+
+def _top(table: pd.DataFrame, access: str) -> pd.Series | None:
+    rows = table[(table["access"] == access) & table["seen"].astype(bool) & (table["extra_ns"] > 0)]
+    return None if rows.empty else rows.loc[rows["extra_ns"].idxmax()]
+
+
+def _caption(table: pd.DataFrame) -> str:
+    direct = table["direct_ns"].iloc[0]
+    names = [str(name) for name in table["access"].unique()]
+    tops = {name: top for name in names if (top := _top(table, name)) is not None}
+    if not tops:
+        return (
+            "No warm-up cost stands clear of the noise at any working set; "
+            f"the switch itself costs {axes.time_text(direct)}."
+        )
+    name, top = max(tops.items(), key=lambda item: float(item[1]["extra_ns"]))
+    size = top["working_set_bytes"]
+    sentence = (
+        f"With {axes.size_text(size)} of {name} access, warming up after a switch costs "
+        f"{axes.time_text(top['extra_ns'])}, {axes.number_text(top['extra_ns'] / direct, 2)} times the switch "
+        f"itself ({axes.time_text(direct)})"
+    )
+    for other in names:
+        row = table[(table["access"] == other) & (table["working_set_bytes"] == size)]
+        if other == name or row.empty:
+            continue
+        value = (
+            axes.time_text(row["extra_ns"].iloc[0]) if bool(row["seen"].iloc[0]) else "nothing that stands clear of the noise"
+        )
+        sentence += f"; with {other} access, {value}"
+    return f"{sentence}."
+
+
+def _alt(result: Drawable, table: pd.DataFrame) -> str:
+    direct = table.iloc[0]
+    parts = [
+        "Line plot with logarithmic axes: time that one switch costs against the working set, from "
+        f"{axes.size_text(table['working_set_bytes'].min())} to {axes.size_text(table['working_set_bytes'].max())}.",
+        f"The direct cost is {axes.time_text(direct['direct_ns'])}"
+        + (
+            f" (95 % interval {axes.range_text(direct['direct_lo_ns'], direct['direct_hi_ns'])})."
+            if math.isfinite(direct["direct_lo_ns"])
+            else "."
+        ),
+    ]
+    for access, rows in table.groupby("access", sort=True):
+        values = ", ".join(
+            f"{axes.size_text(row.working_set_bytes)} {axes.time_text(row.extra_ns)}"
+            f"{'' if row.seen else ' (no difference seen)'}"
+            for row in rows.itertuples()
+        )
+        parts.append(f"Warm-up with {access} access: {values}.")
+    known = axes.caches(result.machine)
+    if known:
+        parts.append(f"Caches of this machine: {', '.join(known)}.")
+    return " ".join(parts)
