@@ -316,33 +316,21 @@ install_all() {
 
 # ---- remove -----------------------------------------------------------------------------------------------
 
-# Those of our packages that nothing needs which we did not bring.
+# Those of our packages that nothing needs which we did not bring: apt knows, once they are no longer wanted for
+# their own sake.
 removable_packages() {
-    local ours others name changed=yes
+    local ours name
     ours=$(while read -r name; do if is_installed "$name"; then say "$name"; fi; done <$package_list)
-    while [ -n "$ours" ] && [ $changed = yes ]; do
-        changed=no
-        # shellcheck disable=SC2086 # one word for each package
-        others=$(would_remove $ours | comm -13 <(say "$ours" | sort) -)
-        if [ -n "$others" ]; then
-            for name in $ours; do
-                if [ -n "$(would_remove "$name" | comm -12 - <(say "$others" | sort))" ]; then
-                    ours=$(grep -vxF -- "$name" <<<"$ours")
-                    changed=yes
-                fi
-            done
-        fi
-    done
-    say "$ours"
-}
-
-would_remove() {
-    apt-get -s -o APT::Get::AutomaticRemove=false remove "$@" 2>/dev/null |
-        sed -n 's/^Remv \([^ :]*\).*/\1/p' | sort -u
+    # Debian's sudo does not go while root has no password: nobody could become root any more.
+    if [ "$(passwd -S root 2>/dev/null | cut -d ' ' -f 2)" != P ]; then ours=$(grep -vx sudo <<<"$ours"); fi
+    [ -n "$ours" ] || return
+    # shellcheck disable=SC2086 # one word for each package
+    apt-mark auto $ours >/dev/null
+    apt-get -s autoremove 2>/dev/null | sed -n 's/^Remv \([^ :]*\).*/\1/p' | sort -u | comm -12 - <(say "$ours" | sort -u)
 }
 
 remove_all() {
-    local packages
+    local packages name
     if ! is_root; then
         if [ ! -e $helper_folder ] && [ ! -e $state_folder ]; then
             say "There is nothing to remove."
@@ -363,6 +351,12 @@ remove_all() {
             # shellcheck disable=SC2086 # one word for each package
             DEBIAN_FRONTEND=noninteractive apt-get -q -y -o APT::Get::AutomaticRemove=false purge $packages \
                 >/dev/null || { say "apt-get could not remove them; $package_list still names them." >&2; return 3; }
+        fi
+        packages=$(while read -r name; do if is_installed "$name"; then say "$name"; fi; done <$package_list)
+        if [ -n "$packages" ]; then
+            say "These stay, because something else needs them:"
+            say "$packages" | tr '\n' ' ' | fold -sw 100
+            say
         fi
     fi
     rm -rf $state_folder
