@@ -1,0 +1,84 @@
+"""`python -m sched_labs.book`: what `make book` and `make live` run once everything is installed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import SchedLabError
+from . import pages
+from .chapters import Checkout, chapters, checkout
+from .measure import PROFILES, Failure, measure
+from .progress import Terminal
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status (1: something failed, 130: the reader stopped it)."""
+    options = _parser().parse_args(arguments)
+    terminal = Terminal()
+    try:
+        book = checkout(options.root)
+        failures = [] if options.command == "serve" else _build(book, options.profile, options.fresh, terminal)
+        if options.command == "build":
+            return 1 if failures else 0
+        from ..server import serve
+
+        return serve.run(book.html, notebooks=book.root / "notebooks", port=options.port, browser=options.browser)
+    except SchedLabError as error:
+        terminal.say(f"sched-labs: {error}")
+        return 1
+    except KeyboardInterrupt:
+        terminal.say("sched-labs: stopped. What was finished is kept; the same command goes on from there.")
+        return 130
+
+
+def _build(book: Checkout, profile: str, fresh: bool, terminal: Terminal) -> list[Failure]:
+    parts = chapters(book)
+    failures = [
+        failure for part in parts if (failure := measure(book, part, profile, terminal, fresh=fresh)) is not None
+    ]
+    pages.build(book, parts, terminal)
+    for failure in failures:
+        _report(failure, terminal)
+    terminal.say(f"pages: {book.html / 'index.html'}")
+    return failures
+
+
+def _report(failure: Failure, terminal: Terminal) -> None:
+    terminal.say(f"\n{failure.chapter}: cell {failure.cell} failed; its page shows the chapter up to there.")
+    for line in failure.source.splitlines():
+        terminal.say(f"    {line}")
+    terminal.say(f"  {failure.error}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sched-labs book", description="Measure, build and serve the book.")
+    parser.add_argument(
+        "command",
+        choices=("build", "live", "serve"),
+        help="build: measure and make the pages; live: the same, then serve them; serve: serve the pages that are there",
+    )
+    parser.add_argument(
+        "--profile",
+        choices=PROFILES,
+        default=os.environ.get("SCHED_LABS_PROFILE", "quick"),
+        help="how long to measure: quick takes minutes, full gives narrow intervals, tiny only tries the machinery",
+    )
+    parser.add_argument("--fresh", action="store_true", help="measure again even where nothing changed")
+    parser.add_argument("--root", type=Path, help="the checkout (default: the one this was installed from)")
+    parser.add_argument("--port", type=int, default=8888, help="port on 127.0.0.1; the next free one where it is taken")
+    parser.add_argument(
+        "--browser",
+        action=argparse.BooleanOptionalAction,
+        default=_has_screen(),
+        help="open a browser (default: where there is a screen)",
+    )
+    return parser
+
+
+def _has_screen() -> bool:
+    # Without a screen, Python's webbrowser would start a text browser over the server's own terminal.
+    return sys.stdout.isatty() and bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,110 @@
+"""From texts and measured chapters to finished pages."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..errors import SchedLabError
+from .chapters import Chapter, Checkout
+from .progress import Terminal
+
+_STAMP = ".made-from"
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> None:
+    """Build `_build/html` from the texts and the chapters in `_build/measured`, unless it is made from just these.
+
+    Sphinx works in a folder of its own and the result is put in place at the end: a server that serves the old pages
+    never shows half of the new ones, and a page or a picture that is gone leaves nothing behind.
+    Any warning of Sphinx (a link to nowhere, TeX that nobody understands) is an error.
+    """
+    staged = book.build / "source"
+    _stage(book, parts, staged)
+    inputs = _digest(staged)
+    stamp = book.html / _STAMP
+    if stamp.is_file() and stamp.read_text(encoding="ascii") == inputs:
+        terminal.say("pages: nothing changed")
+        return
+    terminal.say("pages: building")
+    work = book.build / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    log = book.build / "sphinx.log"
+    command = [
+        *(sys.executable, "-c", "import sys; from jupyter_book.cli.main import main; sys.exit(main())", "build"),
+        *(str(staged), "--path-output", str(work), "-W", "--keep-going"),
+    ]
+    with log.open("w", encoding="utf-8") as out:
+        # NO_COLOR keeps the log readable; Sphinx's own environment decides nothing else here.
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, "NO_COLOR": "1"}, check=False
+        )
+    if done.returncode != 0:
+        said = [line for line in log.read_text(encoding="utf-8").splitlines() if _worth_showing(line)]
+        raise SchedLabError(
+            "\n".join(["The pages could not be built:", *said[-20:]]), f"Everything that Sphinx said is in {log}."
+        )
+    (work / "_build" / "html" / _STAMP).write_text(inputs, encoding="ascii")
+    _put_in_place(work / "_build" / "html", book.html)
+    shutil.rmtree(work)
+
+
+def _worth_showing(line: str) -> bool:
+    return any(word in line for word in ("WARNING", "ERROR", "CRITICAL", "Error:", "error:"))
+
+
+def _put_in_place(new: Path, place: Path) -> None:
+    old = place.with_name(place.name + ".old")
+    shutil.rmtree(old, ignore_errors=True)
+    if place.exists():
+        place.rename(old)
+    new.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _stage(book: Checkout, parts: list[Chapter], staged: Path) -> None:
+    """Lay out what Sphinx reads: the texts as they are, each chapter as it ran here."""
+    import nbformat
+
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir(parents=True)
+    for name in ("_config.yml", "_toc.yml"):
+        shutil.copy(book.root / name, staged / name)
+    shutil.copytree(book.root / "book", staged / "book", ignore=shutil.ignore_patterns("__pycache__"))
+    for chapter in parts:
+        notebook = nbformat.read(book.measured / f"{chapter.name}.ipynb", as_version=4)
+        still(notebook)
+        target = staged / f"{chapter.name}.ipynb"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, target)
+
+
+def still(notebook: Any) -> None:
+    """Leave out of `notebook` (in place) what only a running kernel could fill: a page shows a widget's static twin.
+
+    A widget without one, such as a progress bar, is dropped: its text form is a Python object's name.
+    """
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        kept = []
+        for output in cell.outputs:
+            data = output.get("data", {})
+            if data.pop(_WIDGET, None) is not None and not set(data) - {"text/plain"}:
+                continue
+            kept.append(output)
+        cell.outputs = kept
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
