@@ -125,16 +125,37 @@ def _run(command: argparse.Namespace) -> int:
     options = {
         name: getattr(arguments, name) for name in ("timing", "cpus", "memory_mib", "append", "deadline_s")
     }
-    for answer in runner.run_each(wanted, job, parameters(rest), **options):
-        if arguments.json:
-            print(json.dumps(answer.to_json(), indent=1))
-            continue
-        print(f"{answer.kernel.name}  {answer.build}  {answer.timing}, {answer.cpus} CPU")
-        for line in _lines(answer.value):
-            print(f"  {line}")
-        for level, text in answer.notes:
-            print(f"  [{level}] {text}", file=sys.stderr)
+    if job in JOBS or ":" in job:
+        for answer in runner.run_each(wanted, job, parameters(rest), **options):
+            _show(answer, arguments.json)
+    else:
+        _run_experiment(job, wanted, parameters(rest), options)
     return 0
+
+
+def _show(answer: runner.Answer, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(answer.to_json(), indent=1))
+        return
+    print(f"{answer.kernel.name}  {answer.build}  {answer.timing}, {answer.cpus} CPU")
+    for line in _lines(answer.value):
+        print(f"  {line}")
+    for level, text in answer.notes:
+        print(f"  [{level}] {text}", file=sys.stderr)
+
+
+def _run_experiment(name: str, wanted: list[str], given: dict[str, Any], options: dict[str, Any]) -> None:
+    """An experiment on each kernel; every result is kept like any other."""
+    from .experiment import run_experiment
+
+    for kernel in wanted:
+        result = run_experiment(name, kernel, given, **options)
+        kept = result.save()
+        print(f"{kernel}  {result.provenance_line()}")
+        print(result.summary().to_string(index=False))
+        for note in result.notes:
+            print(f"  [{note.level}] {note.text}", file=sys.stderr)
+        print(f"  kept in {kept}")
 
 
 def _lines(value: Any) -> list[str]:

@@ -107,7 +107,7 @@ def _imports(module: str) -> frozenset[str]:
     assert path
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in _code(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -116,6 +116,15 @@ def _imports(module: str) -> frozenset[str]:
             found.add(origin)
             found.update(f"{origin}.{alias.name}" for alias in node.names)
     return frozenset(name for name in found if _file_of(name))
+
+
+def _code(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node but those below `if TYPE_CHECKING:`, which never run."""
+    if isinstance(tree, ast.If) and isinstance(tree.test, ast.Name) and tree.test.id == "TYPE_CHECKING":
+        return
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        yield from _code(child)
 
 
 def _parents(module: str) -> Iterator[str]:

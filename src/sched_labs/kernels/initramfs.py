@@ -31,9 +31,9 @@ from ..machine.bpf import bcc_module
 from ..workloads import build as workloads
 from . import contents, packages
 from .cpio import Archive
-from .errors import KernelError
 
 GUEST_CACHE = "/lab/cache/sched-labs"
+_HELPER = "/lab/sched_labs/probes/helper/sched-labs-probe"
 BCC_FOLDER = "/usr/lib/python3/dist-packages"
 
 # What no job needs: tests, tools, windows, other systems' modules.
@@ -59,20 +59,24 @@ class Overlay:
 
     job: Mapping[str, Any]
     native: Mapping[str, Path] = field(default_factory=dict)  # workloads by name
-    extra: Mapping[str, Path | bytes] = field(
-        default_factory=dict
-    )  # further files by their path in the guest
+    extra: Mapping[str, Path | bytes] = field(default_factory=dict)  # more files, by their path in the guest
+    modules: tuple[str, ...] = ()  # of the library, that the job imports by name
+
+    @property
+    def loads_bpf(self) -> bool:
+        """Whether the job may start the privileged helper, which needs BCC."""
+        return _HELPER in self.sources()
 
     def sources(self) -> dict[str, bytes]:
         """The project's own files in the guest, by their path there."""
         module = self.job["call"].partition(":")[0]
-        files = contents.library("sched_labs.kernels.wire", module)
+        files = contents.library("sched_labs.kernels.wire", module, *self.modules)
         files["/init"] = (contents.PACKAGE / "kernels" / "guest.py").read_bytes()
         if "/lab/sched_labs/probes/channel.py" in files:  # it starts the helper, which is no module
-            helper = contents.PACKAGE / "probes" / "helper"
-            for path in sorted(helper.rglob("*")):
+            folder = contents.PACKAGE / "probes" / "helper"
+            for path in sorted(folder.rglob("*")):
                 if path.is_file():
-                    files[f"/lab/sched_labs/probes/helper/{path.relative_to(helper)}"] = path.read_bytes()
+                    files[f"/lab/sched_labs/probes/helper/{path.relative_to(folder)}"] = path.read_bytes()
         for source in ("lab.h", *(f"{name}.c" for name in self.native)):
             files[f"/lab/sched_labs/workloads/src/{source}"] = (workloads.SOURCES / source).read_bytes()
         return files
@@ -131,20 +135,15 @@ def base() -> bytes:
 def bcc() -> bytes:
     """An archive with the system's BCC, for jobs that load BPF programs: large, because LLVM is in it.
 
-    Raises KernelError where BCC is not installed.
+    Empty where BCC is not installed: the job then finds none in its guest, as it would on this machine.
     """
     module = bcc_module()
     if module is None:
-        raise KernelError(
-            "This job loads a BPF program in the guest, and BCC is not installed here.",
-            "Run scripts/provision.sh, or install it: sudo apt install python3-bpfcc.",
-        )
+        return b""
     files = [(f"{BCC_FOLDER}/bcc/{f.name}", f) for f in sorted(Path(module).glob("*.py"))]
     # What it loads by name, ldd does not know of.
     named = {name for _, f in files for name in re.findall(r"CDLL\([\"'](lib[^\"']+)", f.read_text())}
     loaded = {name: path for name in sorted(named) for path in _library_paths(name)[:1]}
-    if "libbcc.so.0" not in loaded:
-        raise KernelError("BCC's library libbcc.so.0 is not installed.", "sudo apt install python3-bpfcc")
     native = {f"/usr/lib/{name}": path for name, path in loaded.items()}
     native |= contents.libraries(loaded.values())
     in_base = _base_libraries()

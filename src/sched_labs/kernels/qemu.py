@@ -248,7 +248,10 @@ def _listen(
                         raise _broken(seen + console.text)
                 for text in line.lines() if line is answers or shared else ():
                     message = wire.decode(text)
-                    if message is None:
+                    told = wire.decode_progress(text) if message is None else None
+                    if told:
+                        progress(*told)
+                    elif message is None:
                         seen += text + b"\n"
                         if line is answers:
                             raise GuestError("The guest sent half a message.", "Run it again.", _tail(seen))
@@ -275,8 +278,6 @@ def _take(
     if what == "up":
         got.up, got.boot_s = payload, time.monotonic() - started
         progress(f"{payload['release']} is up", 0.0)
-    elif what == "progress":
-        progress(payload[0], payload[1])
     elif what == "result":
         got.result = payload
     elif what == "error":

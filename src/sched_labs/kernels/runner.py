@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .. import errors as every_error
 from .. import lock
@@ -89,8 +89,8 @@ def run(
     memory_mib: int | None = None,
     append: str = "",
     deadline_s: float = DEADLINE_S,
-    native: Iterable[str] = (),
-    bcc: bool = False,
+    native: Iterable[str] | Literal["all"] = (),
+    modules: Iterable[str] = (),
     extra: Mapping[str, Path | bytes] | None = None,
     progress: Say | None = None,
 ) -> Answer:
@@ -104,7 +104,8 @@ def run(
     cpus: 2 by default; a deterministic guest has one.
     append: more for the kernel's command line, e.g. `preempt=full`.
     deadline_s: wall clock for the whole boot and job.  A guest that breaks is tried once more.
-    native, bcc: the workloads that a job of your own starts, and whether it loads BPF programs.
+    native: the workloads that a job of your own starts; `all` for every one.
+    modules: of the library, that the job imports by name rather than by an import statement.
     extra: further files for the guest, by their path there.
 
     Raises UnknownKernelError, PackageError, NetworkError, QemuError, GuestError (with the console's last
@@ -134,9 +135,12 @@ def run(
     files = dict(extra or {})
     if (found.directory / "config").exists():
         files[f"/boot/config-{_release(found)}"] = found.directory / "config"
-    overlay = initramfs.Overlay(order, {name: build.path(name) for name in native or wanted.workloads}, files)
-    archives = [initramfs.base(), *([initramfs.bcc()] if bcc or wanted.bcc else []), overlay.archive()]
-    memory = memory_mib or wanted.memory_mib
+    chosen = build.names() if native == "all" else native or wanted.workloads
+    overlay = initramfs.Overlay(order, {name: build.path(name) for name in chosen}, files, tuple(modules))
+    archives = [initramfs.base(), overlay.archive()]
+    if overlay.loads_bpf:
+        archives.insert(1, initramfs.bcc())
+    memory = memory_mib or (1536 if overlay.loads_bpf else 512)
     count = 1 if timing == DETERMINISTIC else cpus or 2
     guest = qemu.Guest(found.image, architecture, timing, count, memory, append)
     qemu.check_memory(guest, sum(len(archive) for archive in archives))

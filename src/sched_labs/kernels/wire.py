@@ -2,11 +2,11 @@
 
     SL <what> <length of the payload> <its CRC-32> <payload>
 
-`what` is up (the guest runs), progress, result, error or end; the payload is JSON, compressed when it is
-long.
+`what` is up (the guest runs), result, error or end; the payload is JSON, compressed when it is long.
 A serial line has no errors in QEMU, but a guest that breaks while it writes does leave half a line: length
-and
-checksum make sure that half a result is never taken for a whole one.
+and checksum make sure that half a result is never taken for a whole one.
+
+Between these lines stand those of `sched_labs.progress`, which writes to the port as to any file.
 """
 
 from __future__ import annotations
@@ -30,6 +30,15 @@ def encode(what: str, payload: object) -> bytes:
 
         text = b"z" + base64.b85encode(zlib.compress(text, 1))
     return b"SL %s %d %08x %s\n" % (what.encode(), len(text), binascii.crc32(text), text)
+
+
+def decode_progress(line: bytes) -> tuple[str, float] | None:
+    """Label and share done of a line that `sched_labs.progress` wrote; None when it is no such line."""
+    try:
+        told = json.loads(line)
+        return str(told["label"]), told["done"] / told["total"]
+    except (ValueError, TypeError, KeyError, ZeroDivisionError):
+        return None
 
 
 def decode(line: bytes) -> tuple[str, Any] | None:

@@ -17,8 +17,6 @@ class Job(NamedTuple):
     call: str  # module:function
     workloads: tuple[str, ...]  # that it starts; compiled on the host
     about: str
-    bcc: bool = False  # does it load BPF programs?
-    memory_mib: int = 512
 
 
 _HERE = "sched_labs.kernels.jobs"
@@ -36,11 +34,7 @@ JOBS = {
         "how late a real-time thread wakes during long system calls",
     ),
     "run_queue": Job(
-        f"{_HERE}.probe:run_queue",
-        ("sleeper",),
-        "the run-queue probe (BPF) on a sleeper among hogs",
-        True,
-        1536,
+        f"{_HERE}.probe:run_queue", ("sleeper",), "the run-queue probe (BPF) on a sleeper among hogs"
     ),
     "throttle": Job(
         f"{_HERE}.sleeper:throttle", ("sleeper",), "a CPU quota (cgroup v2): periods, throttling, lateness"

@@ -1,0 +1,78 @@
+"""An experiment of the book on another kernel: the same measuring, the same Result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ParameterError
+from ..progress import Progress
+from . import runner
+from .packages import Kernel
+
+if TYPE_CHECKING:
+    from ..result import Result
+
+_CALL = "sched_labs.kernels.jobs.experiment:measure"
+
+
+def run_experiment(
+    name: str,
+    kernel: str | Kernel,
+    parameters: Mapping[str, Any],
+    timing: str = "vm",
+    *,
+    progress: bool = True,
+    **options: Any,
+) -> Result:
+    """Runs an experiment in a guest with that kernel and returns its Result.
+
+    name: of the experiment, `context_switch.matrix`; parameters: its own, and `profile`.
+    options: more for `kernels.run`: cpus, memory_mib, append, deadline_s.
+
+    The measuring runs in the guest, on its clock; the Result's machine is the guest; `timing` and the notes say
+    how its times are to be read.  Raises ParameterError for an experiment that needs hardware counters
+    (guests have none), and what `kernels.run` raises.
+    """
+    # Here and not above: they load pandas, which takes long, and listing kernels does not need it.
+    import pandas as pd
+
+    from .. import experiments
+    from ..result import Note, Result
+
+    experiment = experiments.find(name)
+    if experiment.needs_pmu:
+        raise ParameterError(
+            f"{experiment.name} reads hardware counters, and guests have none.",
+            "Run it on this machine, without kernel=.",
+        )
+    module, function = experiment.function.__module__, experiment.function.__name__
+    asked = {"profile": "quick", **parameters}
+    title = kernel if isinstance(kernel, str) else kernel.name
+    with Progress(f"{experiment.name} on {title}", 1, show=progress) as bar:
+        answer = runner.run(
+            kernel,
+            _CALL,
+            {"module": module, "function": function, "name": experiment.name, "parameters": asked},
+            timing=timing,
+            modules=[module],
+            native="all",
+            progress=lambda text, share: bar.say(f"{text} {share:.0%}" if share else text),
+            **options,
+        )
+        bar.step("done")
+    measured = answer.value
+    return Result(
+        kind=experiment.name,
+        data=pd.DataFrame(measured["rows"]),
+        machine=measured["machine"]
+        | {
+            "kernel_package": f"{answer.kernel.package} {answer.kernel.version}",
+            "emulator": f"QEMU {answer.key['qemu']}",
+        },
+        parameters={**measured["parameters"], "kernel": answer.kernel.name},
+        notes=[Note(level, text) for level, text in (*answer.notes, *measured["notes"])],
+        surroundings=measured["surroundings"],
+        duration_s=measured["duration_s"],
+        timing=answer.timing,
+    )
