@@ -2,16 +2,29 @@
 
     figures.draw(result)                                   # by the result's kind
     figures.draw(result, recorded=other, predictions=[figures.Prediction(2, "µs")])
-    figures.compare([mine, yours])                         # several runs of one experiment on one axis
+    figures.compare(mine, yours)                           # several runs of one experiment on one axis
     figures.warmup.frame(result)                           # the numbers that the figure shows
 
-A new kind of picture is a module with a `frame(result)` whose docstring lists its columns and a function under
-`@draws("the.kind")`, imported here.
+A new kind of picture is a module with a `frame(result)` whose docstring lists its columns, and a function
+under `@draws("the.kind")`, imported here.
 """
 
 from __future__ import annotations
 
-from . import axes, matrix, style, warmup
+from . import axes, histogram, matrix, style, warmup
 from .base import Drawable, Figure, Prediction, draw, draws
+from .compare import compare
 
-__all__ = ["Drawable", "Figure", "Prediction", "axes", "draw", "draws", "matrix", "style", "warmup"]
+__all__ = [
+    "Drawable",
+    "Figure",
+    "Prediction",
+    "axes",
+    "compare",
+    "draw",
+    "draws",
+    "histogram",
+    "matrix",
+    "style",
+    "warmup",
+]

@@ -1,4 +1,4 @@
-"""Axes in plain units (1 µs, 64 KiB; never bare exponents) and marks whose labels keep out of each other's way."""
+"""Axes in plain units (1 µs, 64 KiB; never bare exponents), and marks whose labels do not collide."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def log_time(ax: Axes, which: str, low_ns: float, high_ns: float) -> None:
 
 
 def symlog_time(ax: Axes, low_ns: float, high_ns: float, linear_ns: float) -> None:
-    """A vertical time axis for differences: logarithmic outside ±linear_ns and linear through zero inside it."""
+    """A vertical time axis for differences: logarithmic outside ±linear_ns, linear through zero inside."""
     ax.set_yscale("symlog", linthresh=linear_ns, linscale=0.7)
     ax.set_ylim(low_ns, high_ns)
     ticks = [0.0]
@@ -106,7 +106,7 @@ def log_size(ax: Axes, low_bytes: float, high_bytes: float) -> None:
     ax.set_xscale("log", base=2)
     ax.set_xlim(low_bytes, high_bytes)
     first, last = math.ceil(math.log2(low_bytes) - 1e-9), math.floor(math.log2(high_bytes) + 1e-9)
-    every = max(1, math.ceil((last - first + 1) / 7))
+    every = max(1, math.ceil((last - first + 1) / 6))
     every = next(step for step in (1, 2, 4, 5, 10, 20, 64) if step >= every)
     ticks = [2.0**e for e in range(first, last + 1) if e % every == 0]
     _label(ax, "x", ticks, size_text)
@@ -120,7 +120,7 @@ def _label(ax: Axes, which: str, ticks: list[float], text: Any) -> None:
 
 
 def caches(machine: Mapping[str, Any]) -> dict[str, float]:
-    """The data caches in a result's machine, smallest first: {"L1d 32 KiB": 32768, ...}.  Empty if unknown."""
+    """The data caches in a result's machine, smallest first: {"L1d 32 KiB": 32768}.  Empty if unknown."""
     found: dict[str, float] = {}
     for key, name in (("l1d_bytes", "L1d"), ("l2_bytes", "L2"), ("l3_bytes", "L3")):
         size = machine.get(key)
@@ -129,7 +129,7 @@ def caches(machine: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def mark_x(ax: Axes, marks: Mapping[str, float] | Iterable[tuple[str, float]], *, rows: int = 3) -> int:
+def mark_x(ax: Axes, marks: Mapping[str, float] | Iterable[tuple[str, float]], *, rows: int = 4) -> int:
     """Thin vertical lines with labels along the top, inside the axes; returns how many label rows were used.
 
     Marks outside the limits are left out.  A label that would touch another moves down a row; one that would
@@ -143,7 +143,6 @@ def mark_x(ax: Axes, marks: Mapping[str, float] | Iterable[tuple[str, float]], *
     for name, x in sorted(dict(marks).items(), key=lambda mark: mark[1]):
         if not left <= x <= right:
             continue
-        ax.axvline(x, color=style.colour(style.NEUTRAL), linewidth=1.0, zorder=1.5)
         label = _mark_label(ax, name, x)
         box = label.get_window_extent(renderer)
         if box.x1 > frame.x1:
@@ -151,13 +150,14 @@ def mark_x(ax: Axes, marks: Mapping[str, float] | Iterable[tuple[str, float]], *
             label.set_position((-4, label.get_position()[1]))
             box = label.get_window_extent(renderer)
         row = 0
-        line = box.height * 1.15
-        while row < rows - 1 and any(
-            other.overlaps(box.translated(0, -line * row)) for other in taken
-        ):
+        line = box.height + 4
+        while row < rows - 1 and any(other.overlaps(box.translated(0, -line * row)) for other in taken):
             row += 1
         label.set_position((label.get_position()[0], -4 - line * row))
-        taken.append(label.get_window_extent(renderer).padded(2))
+        taken.append(label.get_window_extent(renderer).padded(1.5))
+        # The line ends at its label, so that it does not run through those above.
+        top = 1 - line * row / frame.height
+        ax.axvline(x, ymax=top, color=style.colour(style.NEUTRAL), linewidth=1.0, zorder=1.5)
         used = max(used, row + 1)
     return used
 
@@ -173,5 +173,6 @@ def _mark_label(ax: Axes, name: str, x: float) -> Text:
         va="top",
         fontsize=style.SMALL,
         color=style.colour(style.NEUTRAL),
+        bbox={"facecolor": style.colour(style.PAPER), "edgecolor": "none", "pad": 0.5},
         annotation_clip=False,
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Drawing
 
@@ -39,7 +40,7 @@ _BYTES = {"B": 1.0, "bytes": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the reader expected: a time (drawn against the time axis) or a size in bytes (against the size axis)."""
+    """What the reader expected: a time, drawn against the time axis, or a size, against the size axis."""
 
     value: float
     unit: str
@@ -60,12 +61,19 @@ class Figure:
     """A drawn figure with everything that belongs to it.
 
     `data` is the frame that was drawn (its columns are described by the `frame` function of the module that
-    drew it), `caption` one message computed from it, `alt` the same figure in words for who cannot see it, and
-    `provenance` where and when it was measured.  `mpl` is the matplotlib figure.
+    drew it), `caption` one message computed from it, `alt` the figure in words for those who cannot see it,
+    `provenance` where and when it was measured, and `mpl` the matplotlib figure.
     """
 
     def __init__(
-        self, mpl: Drawing, kind: str, alt: str, caption: str, provenance: str, data: pd.DataFrame, title: str = ""
+        self,
+        mpl: Drawing,
+        kind: str,
+        alt: str,
+        caption: str,
+        provenance: str,
+        data: pd.DataFrame,
+        title: str = "",
     ) -> None:
         self.mpl = mpl
         self.kind = kind
@@ -115,7 +123,8 @@ class Figure:
                     if target.is_file() and target.stat().st_size == 0:
                         target.unlink()
                 raise ResultError(
-                    f"Cannot write {target}: {error.strerror or error}.", "Choose a folder that you may write."
+                    f"Cannot write {target}: {error.strerror or error}.",
+                    "Choose a folder that you may write.",
                 ) from error
             finally:
                 for note in notes:
@@ -179,7 +188,7 @@ def draw(
 ) -> Figure:
     """Draw a result by its kind, over a recorded one (pale) and with the reader's predictions (dashed).
 
-    A prediction is a `Prediction` or a mapping with "value" and "unit" (and "label"), as the store keeps them.
+    A prediction is a `Prediction`, or a mapping with "value" and "unit" (and "label") as the store keeps it.
     Raises ParameterError for a kind that no figure draws, a recorded result of another kind and a prediction
     in a unit that is neither a time nor a size, and ResultError for a result that holds nothing to draw.
     """
@@ -217,7 +226,8 @@ def _prediction(given: Prediction | Mapping[str, Any]) -> Prediction:
         )
     if not (math.isfinite(made.value) and made.value > 0):
         raise ParameterError(
-            f"A prediction of {made.value} {made.unit} cannot be drawn on these axes.", "Use a value above zero."
+            f"A prediction of {made.value} {made.unit} cannot be drawn on these axes.",
+            "Use a value above zero.",
         )
     return made
 
@@ -247,9 +257,25 @@ def machine_name(machine: Mapping[str, Any], *, longest: int = 34) -> str:
     return (model if len(model) <= room else f"{model[: room - 1].rstrip()}…") + kernel
 
 
+def provenance(result: Drawable, recorded: Drawable | None) -> str:
+    """Where the numbers come from; with a recorded run in the figure, where those come from too."""
+    own = result.provenance_line()
+    return own if recorded is None else f"{own.rstrip('.')}. Pale, recorded: {recorded.provenance_line()}"
+
+
 def canvas(height: float) -> Drawing:
-    """An empty figure of the book's width and a height in the same units.  Call it inside `style.drawing()`."""
+    """An empty figure of the book's width, height in the same units.  For use inside `style.drawing()`."""
     return Drawing(figsize=(style.WIDTH / 72, height / 72), layout="constrained")
+
+
+def each(rows: pd.DataFrame) -> Iterator[Any]:
+    """The rows, one after the other, their values as attributes."""
+    yield from rows.itertuples(index=False)
+
+
+def highest(rows: pd.DataFrame, column: str) -> pd.Series[Any]:
+    """The row with the highest value in a column."""
+    return rows.iloc[int(np.argmax(rows[column].to_numpy(dtype=float)))]
 
 
 def listed(parts: Sequence[str]) -> str:

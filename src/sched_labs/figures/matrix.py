@@ -1,4 +1,4 @@
-"""What one switch costs, by how threads hand over to each other and where they run: dots, intervals, baselines."""
+"""What one switch costs, by how threads hand over and where they run: dots, intervals and baselines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from . import axes, style
-from .base import Drawable, Figure, Prediction, canvas, columns, draws, listed, machine_name
+from .base import Drawable, Figure, Prediction, canvas, columns, draws, each, listed, machine_name, provenance
 
 KIND = "context_switch.matrix"
 _COLUMNS = (
@@ -27,25 +27,31 @@ _COLUMNS = (
     "net_hi_ns",
     "flagged",
 )
-PLACES = {"same_cpu": "on the same CPU", "other_cpu": "on two CPUs", "unpinned": "wherever the scheduler puts them"}
+PLACES = {
+    "same_cpu": "on the same CPU",
+    "other_cpu": "on two CPUs",
+    "unpinned": "wherever the scheduler puts them",
+}
+_LABELS = {"yield": "sched_yield"}
 _NAMES = {"condvar": "condition variable", "yield": "sched_yield"}
 _MECHANISMS = ("futex", "eventfd", "pipe", "condvar", "yield")
 _MARKERS = {"threads": "o", "processes": "s"}
-_ROW, _HEAD = 17.0, 34.0
+_ROW, _HEAD = 17.0, 42.0
 
 
 def frame(result: Drawable) -> pd.DataFrame:
-    """What the figure shows, one row per placement, mechanism and kind of partner, in the order of the figure.
+    """What the figure shows, one row per placement, mechanism and kind of partner, in its order.
 
     - placement: "same_cpu", "other_cpu" or "unpinned"
     - mechanism: "futex", "eventfd", "pipe", "condvar" or "yield"
     - between: "threads" or "processes"
-    - net_per_switch_ns, net_lo_ns, net_hi_ns: one switch (a hand-over, on two CPUs) without its system calls,
-      median and 95 % interval
+    - net_per_switch_ns, net_lo_ns, net_hi_ns: one counted switch (a hand-over, on two CPUs) without its
+      system calls, median and 95 % interval; missing where nothing switched
     - calls_per_switch_ns: the same system calls in one thread that never switches, per switch
     - hand_over_ns: both together: the round trip divided by the switches that it should take
     - switches_per_round_trip, expected_switches_per_round_trip: counted by the kernel, and assumed
-    - flagged: whether these two disagree, so that the cost per switch means nothing
+    - flagged: whether these two disagree; the run then did something else than it was meant to do, and the
+      figure shows hand_over_ns, which is what the clock says whatever happened
 
     Raises ResultError when nothing was measured.
     """
@@ -81,19 +87,19 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             axes.log_time(ax, "x", low, high)
             _panel(ax, table[table["placement"] == place], _of(pale, place), predictions)
             ax.set_title(PLACES.get(place, place))
+        drawing.set_layout_engine("constrained", h_pad=7 / 72)
+        _head(panels[0], "net cost")
         for ax in panels[:-1]:
+            ax.spines["bottom"].set_visible(False)
             ax.tick_params(axis="x", bottom=False, labelbottom=False)
         panels[-1].set_xlabel("time per switch")
-        drawing.legend(
-            handles=_handles(table, recorded, predictions), loc="outside upper left", ncols=2
-        )
-    own = result.provenance_line()
+        drawing.legend(handles=_handles(table, recorded, predictions), loc="outside upper left", ncols=2)
     return Figure(
         drawing,
         KIND,
         alt=_alt(table),
         caption=_caption(table),
-        provenance=own if recorded is None else f"{own} Pale: {recorded.provenance_line()}",
+        provenance=provenance(result, recorded),
         data=table,
         title="Cost of one context switch by mechanism and placement",
     )
@@ -116,14 +122,13 @@ def _limits(
     for part in (table, pale):
         if part is None:
             continue
-        values += [_position(row) for row in part.itertuples()]
+        values += [_position(row) for row in each(part)]
         good = part[~part["flagged"]]
         values += [*good["net_lo_ns"], *good["net_hi_ns"], *good["calls_per_switch_ns"]]
     positive = [float(value) for value in values if math.isfinite(value) and value > 0]
     if not positive:
         return 100.0, 10_000.0
-    # Room on the right for the value of the slowest.
-    return 10 ** (math.log10(min(positive)) - 0.15), 10 ** (math.log10(max(positive)) + 0.55)
+    return min(positive) / 1.5, max(positive) * 1.5
 
 
 def _panel(
@@ -131,33 +136,38 @@ def _panel(
 ) -> None:
     direct, paper, ink = (style.colour(name) for name in (style.DIRECT, style.PAPER, style.INK))
     middles: dict[str, list[float]] = {}
-    for y, row in enumerate(rows.itertuples()):
+    for y, row in enumerate(each(rows)):
         middles.setdefault(str(row.mechanism), []).append(y)
         marker, x = _MARKERS.get(str(row.between), "D"), _position(row)
         before = None if pale is None else _same(pale, row)
         if before is not None:
             ax.plot(
-                _position(before), y, marker, color=style.colour(style.RECORDED), markersize=11, zorder=2.2
+                _position(before), y, marker, color=style.colour(style.RECORDED), markersize=9, zorder=2.2
             )
         if row.flagged or not row.net_per_switch_ns > 0:
-            ax.plot(x, y, "X", color=ink, markerfacecolor=paper, markersize=8.5, markeredgewidth=1.5, zorder=4)
-            _say(ax, x, y, _trouble(row), style.INK)
+            ax.plot(
+                x, y, "X", color=ink, markerfacecolor=paper, markersize=8.5, markeredgewidth=1.5, zorder=4
+            )
+            _say(ax, y, _trouble(row))
             continue
         ax.plot(
-            row.calls_per_switch_ns, y, "|", color=style.colour(style.ALONE), markersize=11, markeredgewidth=2.4
+            row.calls_per_switch_ns,
+            y,
+            "|",
+            color=style.colour(style.ALONE),
+            markersize=11,
+            markeredgewidth=2.4,
         )
-        right = x
         if math.isfinite(row.net_lo_ns) and math.isfinite(row.net_hi_ns):
             ax.plot([max(row.net_lo_ns, ax.get_xlim()[0]), row.net_hi_ns], [y, y], color=direct, zorder=3)
-            right = max(x, row.net_hi_ns)
         ax.plot(x, y, marker, color=direct, zorder=3.5)
-        _say(ax, right if before is None else max(right, _position(before)), y, axes.time_text(x), style.INK)
+        _say(ax, y, axes.time_text(x))
     for made in predictions:
         if made.ns is not None:
             ax.axvline(made.ns, **_DASHED)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_yticks(
-        [sum(ys) / len(ys) for ys in middles.values()], [_NAMES.get(name, name) for name in middles]
+        [sum(ys) / len(ys) for ys in middles.values()], [_LABELS.get(name, name) for name in middles]
     )
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=False, axis="y")
@@ -176,32 +186,50 @@ _DASHED: dict[str, Any] = {
 
 def _same(pale: pd.DataFrame, row: Any) -> Any:
     rows = pale[(pale["mechanism"] == row.mechanism) & (pale["between"] == row.between)]
-    return None if rows.empty else next(rows.itertuples())
+    return None if rows.empty else next(each(rows))
 
 
-def _say(ax: Axes, x: float, y: float, text: str, name: str) -> None:
-    left, right = (math.log10(limit) for limit in ax.get_xlim())
-    # A long remark on a point far to the right stands in front of it.
-    before = len(text) > 10 and math.log10(x) > (left + right) / 2
+def _say(ax: Axes, y: float, text: str) -> None:
+    """A word on a row, in a column of its own beside the axes, where no mark can cover it."""
     ax.annotate(
         text,
-        (x, y),
-        xytext=(-9 if before else 9, 0),
+        (1.0, y),
+        xycoords=("axes fraction", "data"),
+        xytext=(10, 0),
         textcoords="offset points",
-        ha="right" if before else "left",
+        ha="left",
         va="center_baseline",
         fontsize=style.SMALL,
-        color=style.colour(name),
-        zorder=5,
+        annotation_clip=False,
+    )
+
+
+def _head(ax: Axes, text: str) -> None:
+    ax.annotate(
+        text,
+        (1.0, 1.0),
+        xycoords="axes fraction",
+        xytext=(10, 8),
+        textcoords="offset points",
+        ha="left",
+        va="baseline",
+        fontsize=style.SMALL,
+        color=style.colour(style.NEUTRAL),
+        annotation_clip=False,
     )
 
 
 def _trouble(row: Any) -> str:
-    if row.flagged:
-        counted = axes.number_text(row.switches_per_round_trip, 2)
-        expected = axes.number_text(row.expected_switches_per_round_trip, 2)
-        return f"{counted} switches a round trip, not {expected}"
-    return "no cost beyond the system calls"
+    if not row.flagged:
+        return "not above its calls"
+    expected = axes.number_text(row.expected_switches_per_round_trip, 2)
+    counted = expected
+    # As few decimals as show the difference.
+    for places in range(1, 5):
+        counted = axes.number_text(round(row.switches_per_round_trip, places), 9)
+        if counted != expected:
+            break
+    return f"{counted} switches, not {expected}"
 
 
 def _handles(
@@ -220,7 +248,9 @@ def _handles(
         )
         for between in dict.fromkeys(table["between"])
     ]
-    handles.append(sample("its system calls, alone", style.ALONE, marker="|", markersize=11, markeredgewidth=2.4))
+    handles.append(
+        sample("its system calls, alone", style.ALONE, marker="|", markersize=11, markeredgewidth=2.4)
+    )
     if table["flagged"].any():
         handles.append(
             sample(
@@ -234,7 +264,7 @@ def _handles(
         )
     if recorded is not None:
         handles.append(
-            sample(f"recorded: {machine_name(recorded.machine)}", style.RECORDED, marker="o", markersize=11)
+            sample(f"recorded: {machine_name(recorded.machine)}", style.RECORDED, marker="o", markersize=9)
         )
     for made in predictions:
         if made.ns is not None:
@@ -242,18 +272,19 @@ def _handles(
     return handles
 
 
-def _judged(table: pd.DataFrame) -> pd.DataFrame:
+def judged(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a frame whose net cost means what it says: not flagged, and above zero."""
     return table[~table["flagged"] & (table["net_per_switch_ns"] > 0)]
 
 
 def _caption(table: pd.DataFrame) -> str:
-    judged = _judged(table)
+    good = judged(table)
     sentences = []
     middles: dict[str, float] = {}
-    for place, rows in judged.groupby("placement", sort=False):
+    for place, rows in good.groupby("placement", sort=False):
         middles[str(place)] = float(rows["net_per_switch_ns"].median())
     if "same_cpu" in middles:
-        rows = judged[judged["placement"] == "same_cpu"]
+        rows = good[good["placement"] == "same_cpu"]
         text = axes.range_text(rows["net_per_switch_ns"].min(), rows["net_per_switch_ns"].max())
         sentence = f"Beyond its system calls, a switch on one CPU costs {text}"
         if "other_cpu" in middles:
@@ -266,8 +297,8 @@ def _caption(table: pd.DataFrame) -> str:
     elif middles:
         sentences.append(
             " ".join(
-                f"Beyond its system calls, a hand-over {PLACES.get(place, place)} costs {axes.time_text(value)} "
-                "in the median."
+                f"Beyond its system calls, a hand-over {PLACES.get(place, place)} costs "
+                f"{axes.time_text(value)} in the median."
                 for place, value in middles.items()
             )
         )
@@ -285,13 +316,17 @@ def _alt(table: pd.DataFrame) -> str:
     parts = ["Dot plot on a logarithmic time axis: net cost of one switch with its 95 % interval."]
     for place, rows in table.groupby("placement", sort=False):
         said = []
-        for row in rows.itertuples():
+        for row in each(rows):
             name = f"{_NAMES.get(str(row.mechanism), row.mechanism)} between {row.between}"
             if row.flagged or not row.net_per_switch_ns > 0:
                 said.append(f"{name} not judged ({_trouble(row)})")
             else:
                 said.append(f"{name} {axes.time_text(row.net_per_switch_ns)}")
-        parts.append(f"{PLACES.get(str(place), str(place)).capitalize()}: {listed(said)}.")
+        parts.append(f"{_capital(PLACES.get(str(place), str(place)))}: {listed(said)}.")
     alone = table["calls_per_switch_ns"]
     parts.append(f"The system calls alone take {axes.range_text(alone.min(), alone.max())} per switch.")
     return " ".join(parts)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

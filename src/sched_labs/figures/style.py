@@ -1,10 +1,10 @@
-"""How every figure looks: one palette whose colours keep their meaning, and type that reads from the last row.
+"""How every figure looks: one palette whose colours keep their meaning, and type for the last row.
 
 A colour is named by what it stands for, never by what it looks like.  Each has a value for light and one for
 dark pages; a figure is drawn with the light values, and `figures.svg` turns them into CSS variables.  The
 values were searched for the largest smallest difference under simulated protanopia, deuteranopia and
-tritanopia (Machado, Oliveira and Fernandes 2009), with a contrast of at least 3:1 to the page (WCAG 2.2, 1.4.11);
-the tests compute both again.
+tritanopia (Machado, Oliveira and Fernandes 2009), with a contrast of at least 3:1 to the page (WCAG 2.2,
+1.4.11); the tests compute both again.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ PALETTE: dict[str, Colour] = {
 }
 DATA = (DIRECT, WARMUP, WAKEUP, PREEMPTED, THROTTLED, ALONE, RECORDED)
 
-# A figure is 560 units wide (points in print, CSS pixels at 1:1); text is sized against that width, so that it
-# is still read when the figure is 350 pixels wide on a phone, and from the last row when it fills a projector.
+# A figure is 560 units wide (points in print, CSS pixels at 1:1); text is sized against that width, so that
+# it still reads when the figure is 350 pixels wide on a phone, and from the last row on a projector.
 WIDTH = 560
 TEXT = 14.0
 SMALL = 12.5
@@ -86,7 +86,7 @@ def _known(name: str) -> Colour:
         ) from None
 
 
-def _settings() -> dict[str, Any]:
+def _settings() -> dict[Any, Any]:
     ink, neutral, grid, paper = (colour(name) for name in (INK, NEUTRAL, GRID, PAPER))
     return {
         "font.family": list(SANS),
@@ -145,6 +145,6 @@ def _settings() -> dict[str, Any]:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """matplotlib's settings as the figures need them, inside a `with` only: the caller's stay as they were."""
+    """matplotlib's settings as the figures need them, for one `with`; the caller's stay as they were."""
     with matplotlib.rc_context(_settings()):
         yield

@@ -2,8 +2,8 @@
 
 matplotlib writes fixed colours, a fixed size, ids that collide and a font list per word.  Here its output is
 parsed, checked and rewritten: colours become CSS variables with the light value as fallback, ids get the
-figure's own prefix, the size becomes a viewBox, text stays text in the page's font, numbers lose the decimals that
-nobody sees, and a title and a description make it readable without eyes.
+figure's own prefix, the size becomes a viewBox, text stays text in the page's font, numbers lose the decimals
+that nobody sees, and a title and a description make it readable without eyes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def source(drawing: Drawing) -> bytes:
 
 
 def inline(drawing: Drawing, title: str, description: str) -> str:
-    """One `<svg>` element for a page in which it may stand beside others.  Call it inside `style.drawing()`."""
+    """One `<svg>` element for a page where it may stand beside others.  For use inside `style.drawing()`."""
     root = ElementTree.fromstring(source(drawing))
     _drop_metadata(root)
     text = " ".join((title, description))

@@ -11,7 +11,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from . import axes, style
-from .base import Drawable, Figure, Prediction, canvas, columns, draws, machine_name
+from .base import (
+    Drawable,
+    Figure,
+    Prediction,
+    canvas,
+    columns,
+    draws,
+    each,
+    highest,
+    machine_name,
+    provenance,
+)
 
 KIND = "warmup.sweep"
 _COLUMNS = (
@@ -40,8 +51,8 @@ def frame(result: Drawable) -> pd.DataFrame:
     - working_set_bytes: what the measured thread touches in a pass
     - partner_bytes: what the other thread touches in between; the largest that was measured at this size
     - alone_ns: one pass with nobody in between, median of the trials
-    - extra_ns, extra_lo_ns, extra_hi_ns: how much longer a pass takes after a switch (the warm-up), median and
-      95 % interval; may be negative
+    - extra_ns, extra_lo_ns, extra_hi_ns: how much longer a pass takes after a switch (the warm-up), median
+      and 95 % interval; may be negative
     - floor_ns: the noise floor, A against A; infinite when there were too few trials to know it
     - seen: whether the extra stands clear of the floor and its interval clear of zero
     - direct_ns, direct_lo_ns, direct_hi_ns: one switch with a partner that touches nothing
@@ -52,7 +63,9 @@ def frame(result: Drawable) -> pd.DataFrame:
     table = columns(result.summary(), _COLUMNS, "The summary of this warm-up sweep")
     table = table[table["partner_bytes"] > 0]
     largest = table.groupby(["access", "working_set_bytes"])["partner_bytes"].transform("max")
-    table = columns(table[table["partner_bytes"] == largest], _COLUMNS, "The part of this sweep with a partner")
+    table = columns(
+        table[table["partner_bytes"] == largest], _COLUMNS, "The part of this sweep with a partner"
+    )
     table["extra_over_direct"] = table["extra_ns"] / table["direct_ns"]
     return table.sort_values(["access", "working_set_bytes"], ignore_index=True)
 
@@ -66,13 +79,12 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         drawing = canvas(410)
         ax = drawing.add_subplot()
         _axes(ax, table, pale, predictions)
-        handles = [*_curves(ax, table), _direct(ax, table)]
-        handles += _floor(ax, table)
+        handles = [*_curves(ax, table), *_direct(ax, table), *_floor(ax, table)]
         if pale is not None and recorded is not None:
             handles += _recorded(ax, pale, machine_name(recorded.machine))
         handles += _predictions(ax, predictions)
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
-        ax.set_xlabel("working set")
+        ax.set_xlabel(_sizes_label(table))
         ax.set_ylabel("cost of one switch")
         _peak(ax, table)
         drawing.draw_without_rendering()
@@ -82,7 +94,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         KIND,
         alt=_alt(result, table),
         caption=_caption(table),
-        provenance=_provenance(result, recorded),
+        provenance=provenance(result, recorded),
         data=table,
         title="Cost of a context switch against the working set",
     )
@@ -90,11 +102,6 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
 
 def _same_access(pale: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     return pale[pale["access"].isin(table["access"].unique())].reset_index(drop=True)
-
-
-def _provenance(result: Drawable, recorded: Drawable | None) -> str:
-    own = result.provenance_line()
-    return own if recorded is None else f"{own} Pale: {recorded.provenance_line()}"
 
 
 def _axes(
@@ -109,24 +116,31 @@ def _axes(
     # An interval that reaches far below zero belongs to a point in the noise; the axis follows the medians.
     medians = shown["extra_ns"].to_numpy(dtype=float)
     low = min([*medians[np.isfinite(medians)], 0.0])
-    linear = _linear(table)
-    # Room at the top for the names of the caches, and below zero for what is smaller than nothing.
-    bottom = min(-linear, low * 1.6)
-    axes.symlog_time(ax, bottom, max(high, linear) * 5, linear)
+    linear = linear_ns(table)
+    # Room at the top for the names of the caches.
+    axes.symlog_time(ax, bottom_ns(low, linear), max(high, linear) * 5, linear)
     sizes = [*shown["working_set_bytes"], *(p.size_bytes for p in predictions if p.size_bytes is not None)]
     axes.log_size(ax, min(sizes) / 1.4, max(sizes) * 1.4)
     ax.axhline(0, color=style.colour(style.NEUTRAL), linewidth=1.0, zorder=1.6)
 
 
-def _linear(table: pd.DataFrame) -> float:
-    """Where the logarithmic axis turns linear to pass through zero: the power of ten nearest to the noise."""
+def bottom_ns(lowest_ns: float, linear: float) -> float:
+    """Where the axis ends below zero: just below it, or below the lowest median where one is negative."""
+    return min(-linear, lowest_ns * 1.6) if lowest_ns < 0 else -0.4 * linear
+
+
+def linear_ns(table: pd.DataFrame) -> float:
+    """Where the logarithmic axis turns linear to pass through zero: the power of ten nearest to the noise.
+
+    At least 100 ns, because nobody plans a program around less, and below the direct cost.
+    """
     floors = table["floor_ns"].to_numpy(dtype=float)
     floors = floors[np.isfinite(floors) & (floors > 0)]
     direct = table["direct_ns"].to_numpy(dtype=float)
     direct = direct[np.isfinite(direct) & (direct > 0)]
-    noise = float(np.median(floors)) if floors.size else 100.0
-    most = float(np.median(direct)) if direct.size else math.inf
-    return 10.0 ** min(max(round(math.log10(noise)), 1), max(math.floor(math.log10(most)), 1) if direct.size else 9)
+    noise = round(math.log10(np.median(floors))) if floors.size else 2
+    most = math.floor(math.log10(np.median(direct))) if direct.size else 9
+    return 10.0 ** max(2, min(noise, most))
 
 
 def _curves(ax: Axes, table: pd.DataFrame) -> list[Any]:
@@ -185,12 +199,13 @@ def _join(ax: Axes, x: Any, y: Any, seen: Any, **look: Any) -> None:
         ax.plot(x[start : stop + 1], y[start : stop + 1], alpha=1.0 if clear else 0.4, zorder=3, **look)
 
 
-def _direct(ax: Axes, table: pd.DataFrame) -> Any:
-    rows = table[table["access"] == table["access"].iloc[0]]
+def _direct(ax: Axes, table: pd.DataFrame) -> list[Any]:
+    rows = table[(table["access"] == table["access"].iloc[0]) & np.isfinite(table["direct_ns"])]
+    if rows.empty:
+        return []
     # A level across the axes when there is one value, a line over the sizes when each size has its own.
-    left, right = ax.get_xlim()
     one = rows["direct_ns"].nunique() == 1
-    x = np.array([left, right]) if one else rows["working_set_bytes"].to_numpy(float)
+    x = np.array(ax.get_xlim()) if one else rows["working_set_bytes"].to_numpy(float)
     middle, low, high = (
         rows[name].to_numpy(float)[[0, 0]] if one else rows[name].to_numpy(float)
         for name in ("direct_ns", "direct_lo_ns", "direct_hi_ns")
@@ -198,8 +213,14 @@ def _direct(ax: Axes, table: pd.DataFrame) -> Any:
     colour = style.colour(style.DIRECT)
     if np.isfinite(low).all() and np.isfinite(high).all():
         ax.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0, zorder=2)
-    (line,) = ax.plot(x, middle, color=colour, zorder=2.8, label="direct cost of a switch")
-    return line
+    return ax.plot(x, middle, color=colour, zorder=2.8, label="direct cost of a switch")
+
+
+def _sizes_label(table: pd.DataFrame) -> str:
+    partners = table["partner_bytes"].unique()
+    if len(partners) > 1:
+        return "working set"
+    return f"working set (its partner touches {axes.size_text(partners[0])})"
 
 
 def _floor(ax: Axes, table: pd.DataFrame) -> list[Any]:
@@ -213,7 +234,13 @@ def _floor(ax: Axes, table: pd.DataFrame) -> list[Any]:
         x = np.concatenate([[x[0] / 1.3], x, [x[-1] * 1.3]])
         y = np.concatenate([[y[0]], y, [y[-1]]])
         handle = ax.fill_between(
-            x, -y, y, color=style.colour(style.FLOOR), linewidth=0, zorder=0.6, label="inside: no difference seen"
+            x,
+            -y,
+            y,
+            color=style.colour(style.FLOOR),
+            linewidth=0,
+            zorder=0.6,
+            label="inside: no difference seen",
         )
     return [] if handle is None else [handle]
 
@@ -256,7 +283,7 @@ def _peak(ax: Axes, table: pd.DataFrame) -> None:
     """The two costs side by side where they differ most: an arrow from the direct cost to the warm-up."""
     tops = [top for name in table["access"].unique() if (top := _top(table, str(name))) is not None]
     top = max(tops, key=lambda row: float(row["extra_ns"]), default=None)
-    if top is None or top["extra_over_direct"] < 2:
+    if top is None or not top["direct_ns"] > 0 or top["extra_over_direct"] < 2:
         return
     x, high, low = (float(top[name]) for name in ("working_set_bytes", "extra_ns", "direct_ns"))
     ink = style.colour(style.INK)
@@ -267,7 +294,7 @@ def _peak(ax: Axes, table: pd.DataFrame) -> None:
         arrowprops={"arrowstyle": "<->", "color": ink, "linewidth": 1.3, "shrinkA": 2, "shrinkB": 7},
         zorder=4,
     )
-    beyond = x > math.sqrt(ax.get_xlim()[0] * ax.get_xlim()[1] ** 3)
+    beyond = x > (ax.get_xlim()[0] * ax.get_xlim()[1] ** 3) ** 0.25
     ax.annotate(
         f"{axes.number_text(high / low, 2)} times",
         (x, math.sqrt(high * low)),
@@ -282,53 +309,51 @@ def _peak(ax: Axes, table: pd.DataFrame) -> None:
 
 def _top(table: pd.DataFrame, access: str) -> pd.Series | None:
     rows = table[(table["access"] == access) & table["seen"].astype(bool) & (table["extra_ns"] > 0)]
-    return None if rows.empty else rows.loc[rows["extra_ns"].idxmax()]
+    return None if rows.empty else highest(rows, "extra_ns")
 
 
 def _caption(table: pd.DataFrame) -> str:
-    direct = table["direct_ns"].iloc[0]
     names = [str(name) for name in table["access"].unique()]
     tops = {name: top for name in names if (top := _top(table, name)) is not None}
     if not tops:
-        return (
-            "No warm-up cost stands clear of the noise at any working set; "
-            f"the switch itself costs {axes.time_text(direct)}."
+        direct = table["direct_ns"].median()
+        return "No warm-up cost stands clear of the noise at any working set" + (
+            f"; the switch itself costs {axes.time_text(direct)}." if direct > 0 else "."
         )
     name, top = max(tops.items(), key=lambda item: float(item[1]["extra_ns"]))
-    size = top["working_set_bytes"]
+    size, direct = top["working_set_bytes"], top["direct_ns"]
     sentence = (
         f"With {axes.size_text(size)} of {name} access, warming up after a switch costs "
-        f"{axes.time_text(top['extra_ns'])}, {axes.number_text(top['extra_ns'] / direct, 2)} times the switch "
-        f"itself ({axes.time_text(direct)})"
+        f"{axes.time_text(top['extra_ns'])}"
     )
+    if direct > 0:
+        times = axes.number_text(top["extra_over_direct"], 2)
+        sentence += f", {times} times the switch itself ({axes.time_text(direct)})"
     for other in names:
         row = table[(table["access"] == other) & (table["working_set_bytes"] == size)]
         if other == name or row.empty:
             continue
-        value = (
-            axes.time_text(row["extra_ns"].iloc[0]) if bool(row["seen"].iloc[0]) else "nothing that stands clear of the noise"
-        )
+        value = axes.time_text(row["extra_ns"].iloc[0])
+        if not bool(row["seen"].iloc[0]):
+            value = "nothing that stands clear of the noise"
         sentence += f"; with {other} access, {value}"
     return f"{sentence}."
 
 
 def _alt(result: Drawable, table: pd.DataFrame) -> str:
-    direct = table.iloc[0]
+    sizes = table["working_set_bytes"]
     parts = [
-        "Line plot with logarithmic axes: time that one switch costs against the working set, from "
-        f"{axes.size_text(table['working_set_bytes'].min())} to {axes.size_text(table['working_set_bytes'].max())}.",
-        f"The direct cost is {axes.time_text(direct['direct_ns'])}"
-        + (
-            f" (95 % interval {axes.range_text(direct['direct_lo_ns'], direct['direct_hi_ns'])})."
-            if math.isfinite(direct["direct_lo_ns"])
-            else "."
-        ),
+        "Line plot with logarithmic axes: time that one switch costs against the working set, "
+        f"from {axes.size_text(sizes.min())} to {axes.size_text(sizes.max())}."
     ]
+    direct = table["direct_ns"].dropna()
+    if not direct.empty:
+        parts.append(f"The direct cost is {axes.range_text(direct.min(), direct.max())}.")
     for access, rows in table.groupby("access", sort=True):
         values = ", ".join(
             f"{axes.size_text(row.working_set_bytes)} {axes.time_text(row.extra_ns)}"
             f"{'' if row.seen else ' (no difference seen)'}"
-            for row in rows.itertuples()
+            for row in each(rows)
         )
         parts.append(f"Warm-up with {access} access: {values}.")
     known = axes.caches(result.machine)
