@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _build(book: Checkout, profile: str, fresh: bool, terminal: Terminal) -> list[Failure]:
     parts = chapters(book)
+    _introduce(terminal)
     failures = [
         failure for part in parts if (failure := measure(book, part, profile, terminal, fresh=fresh)) is not None
     ]
@@ -45,6 +46,25 @@ def _build(book: Checkout, profile: str, fresh: bool, terminal: Terminal) -> lis
         _report(failure, terminal)
     terminal.say(f"pages: {book.html / 'index.html'}")
     return failures
+
+
+def _introduce(terminal: Terminal) -> None:
+    """Compile the workloads and say in a few lines what this machine is; `sched-labs doctor` says it all."""
+    from .. import workloads
+    from ..machine import survey
+    from ..probes import runqlat
+
+    facts = survey().provenance()
+    terminal.say(f"This machine: {facts['cpu_model'] or facts['arch']}, CPUs {facts['cpus_allowed']}")
+    hypervisor = f", in a virtual machine ({facts['hypervisor']})" if facts["hypervisor"] not in (None, "none") else ""
+    terminal.say(f"  Linux {facts['kernel']}, scheduler {facts['scheduler']}{hypervisor}")
+    try:
+        built = workloads.build_all()
+        terminal.say(f"  workloads: {', '.join(sorted(built))} are compiled")
+    except SchedLabError as error:
+        terminal.say(f"  workloads: {error}")
+    probe = runqlat.available()
+    terminal.say("  waits are counted in the kernel" if probe.ok else f"  waits: {probe.why} {probe.remedy}")
 
 
 def _report(failure: Failure, terminal: Terminal) -> None:

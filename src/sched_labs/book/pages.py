@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +16,7 @@ from .progress import Terminal
 
 _STAMP = ".made-from"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> None:
@@ -41,12 +42,10 @@ def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> None:
         *(str(staged), "--path-output", str(work), "-W", "--keep-going"),
     ]
     with log.open("w", encoding="utf-8") as out:
-        # NO_COLOR keeps the log readable; Sphinx's own environment decides nothing else here.
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, "NO_COLOR": "1"}, check=False
-        )
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False)
     if done.returncode != 0:
-        said = [line for line in log.read_text(encoding="utf-8").splitlines() if _worth_showing(line)]
+        lines = _COLOUR.sub("", log.read_text(encoding="utf-8")).splitlines()
+        said = [line for line in lines if _worth_showing(line)]
         raise SchedLabError(
             "\n".join(["The pages could not be built:", *said[-20:]]), f"Everything that Sphinx said is in {log}."
         )
@@ -77,12 +76,25 @@ def _stage(book: Checkout, parts: list[Chapter], staged: Path) -> None:
     for name in ("_config.yml", "_toc.yml"):
         shutil.copy(book.root / name, staged / name)
     shutil.copytree(book.root / "book", staged / "book", ignore=shutil.ignore_patterns("__pycache__"))
+    for text in (staged / "book").glob("*.md"):
+        text.write_text(relink(text.read_text(encoding="utf-8"), parts), encoding="utf-8")
     for chapter in parts:
         notebook = nbformat.read(book.measured / f"{chapter.name}.ipynb", as_version=4)
         still(notebook)
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = relink(cell.source, parts)
         target = staged / f"{chapter.name}.ipynb"
         target.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, target)
+
+
+def relink(text: str, parts: list[Chapter]) -> str:
+    """Turn Markdown links to a chapter's source (`01-a.md`) into links to the notebook that ran (`01-a.ipynb`)."""
+    for chapter in parts:
+        name = re.escape(chapter.source.stem)
+        text = re.sub(rf"(\]\((?:[^)\s]*/)?{name})\.md(?=[)#])", r"\1.ipynb", text)
+    return text
 
 
 def still(notebook: Any) -> None:

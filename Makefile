@@ -1,0 +1,83 @@
+# make live    set up, measure the chapters on this machine, build the book and serve it, live
+# make book    the same without serving
+# make test    set up and run the whole test suite
+# make check   linters, types, C warnings
+# make bench   what measuring costs, against its peers
+# make clean   take away what was built (.venv and your own results stay)
+#
+# PROFILE=full   measure longer and finer (default: quick)
+# FRESH=1        measure again even where nothing changed
+# PYTHON=...     another Python than the first one found that is new enough
+# PROVISION=no   leave the system's packages alone
+
+PROFILE ?= quick
+FRESH ?=
+PYTHON ?=
+PROVISION ?= yes
+
+VENV := .venv
+BOOK := $(VENV)/bin/python -m sched_labs.book
+BOOK_OPTIONS := --profile $(PROFILE) $(if $(FRESH),--fresh)
+
+.DEFAULT_GOAL := help
+.PHONY: help live book test check bench clean system
+
+help:
+	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+
+live: $(VENV)/installed
+	@$(BOOK) live $(BOOK_OPTIONS)
+
+book: $(VENV)/installed
+	@$(BOOK) build $(BOOK_OPTIONS)
+
+# What only the tests need is installed for these alone.
+test check bench: SYSTEM_OPTIONS := --tests
+
+test: $(VENV)/installed-test
+	$(VENV)/bin/python -m pytest $(TESTS)
+
+check: $(VENV)/installed-test
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	gcc -std=gnu11 -fsyntax-only -Wall -Wextra -Werror src/sched_labs/workloads/src/*.c
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
+	else echo "shellcheck is not installed: shell scripts are not checked"; fi
+
+bench: $(VENV)/installed-test
+	$(VENV)/bin/python benchmarks/run.py
+
+clean:
+	@if [ -x $(VENV)/bin/sched-labs ]; then $(VENV)/bin/sched-labs clean; fi
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache
+
+# Status 3: something could not be installed. The script has said what that costs; the book is made with what is there.
+system:
+ifneq ($(PROVISION),no)
+	@bash scripts/provision.sh $(SYSTEM_OPTIONS) || [ $$? -eq 3 ]
+endif
+
+$(VENV)/bin/python: | system
+	@for candidate in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
+	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "The book needs Python 3.11 or newer, and there is none here ($$(python3 --version 2>&1))." >&2; \
+	  echo "Install one, or name it: make live PYTHON=/path/to/python3.12" >&2; exit 1; \
+	fi; \
+	if ! $$found -c 'import venv, ensurepip' 2>/dev/null; then \
+	  echo "$$found comes without its venv module. On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; \
+	fi; \
+	echo "Python packages go to $(VENV), made with $$($$found --version)"; \
+	rm -rf $(VENV) && $$found -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing Python packages (the first time this takes a minute or two, and 600 MB)"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing Python packages, the test suite's among them"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@ $(VENV)/installed

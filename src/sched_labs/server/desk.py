@@ -1,0 +1,54 @@
+"""The reader's own copies of the chapters.
+
+JupyterLab opens these and never the source tree: what a reader changes must survive an update of the book and a
+virtual machine whose synced folder is overwritten at every start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from .. import store
+
+_LEDGER = ".as-delivered.json"
+
+
+def lay_out(sources: Path, desk: Path) -> list[str]:
+    """Copy the chapters in `sources` to `desk/notebooks`; return the names of those left alone.
+
+    A copy that the reader has not touched follows the book. One that the reader changed stays as it is, and the
+    book's newer version is laid beside it under the ending `.new.md`.
+    """
+    folder = desk / "notebooks"
+    folder.mkdir(parents=True, exist_ok=True)
+    ledger = _ledger(folder)
+    kept: list[str] = []
+    for source in sorted(sources.glob("*.md")):
+        text = source.read_text(encoding="utf-8")
+        target = folder / source.name
+        mine = target.read_text(encoding="utf-8") if target.is_file() else None
+        if mine is None or _digest(mine) == ledger.get(source.name):
+            if mine != text:
+                store.write_text(target, text)
+            target.with_suffix(".new.md").unlink(missing_ok=True)
+            ledger[source.name] = _digest(text)
+        elif mine != text and _digest(text) != ledger.get(source.name):
+            store.write_text(target.with_suffix(".new.md"), text)
+            kept.append(source.name)
+    store.write_text(folder / _LEDGER, json.dumps(ledger, indent=1, sort_keys=True) + "\n")
+    return kept
+
+
+def _ledger(folder: Path) -> dict[str, str]:
+    """What was delivered: file name -> digest. Without it every copy counts as changed, and nothing is overwritten."""
+    try:
+        kept = json.loads((folder / _LEDGER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

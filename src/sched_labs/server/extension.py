@@ -1,0 +1,151 @@
+"""The book's pages and the reader's predictions, behind the Jupyter server's login.
+
+Pages share their origin with the server's API, so that a script in a page could do all that the reader can do.
+Hence the content policy: scripts, pictures and connections come from this server and from nowhere else, and no other
+site may frame a page. Every request needs the login; a POST also needs the `_xsrf` cookie that the pages set.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from jupyter_server.utils import url_path_join
+from tornado import web
+from traitlets import Bool, Unicode
+from traitlets.config import Configurable
+
+from .. import store
+from ..errors import ParameterError, SchedLabError
+
+BODY_LIMIT = 4096  # bytes; a prediction has under two hundred
+
+_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' 'unsafe-inline'",  # the theme starts itself with inline scripts
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data:",
+        "font-src 'self' data:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'self'",
+    )
+)
+
+
+class SchedLabsBook(Configurable):
+    """Settings of the extension, as `SchedLabsBook.<name>` in a Jupyter configuration."""
+
+    html_dir = Unicode("", help="Folder with the finished pages.").tag(config=True)
+    announce = Bool(False, help="Print the addresses when the server is ready.").tag(config=True)
+
+
+class BookHandler(JupyterHandler, web.StaticFileHandler):
+    """Finished pages, for the logged-in reader only."""
+
+    auth_resource = "contents"
+
+    @property
+    def content_security_policy(self) -> str:
+        return _POLICY
+
+    @web.authenticated
+    @authorized
+    async def get(self, path: str, include_body: bool = True) -> None:
+        """Send a page or one of its parts."""
+        if path.endswith(("/", ".html")) or not path:
+            self.xsrf_token  # noqa: B018 - reading it sets the cookie that a page needs for its POSTs
+            # Tells a page that this server stands behind it, and where the server's own addresses begin.
+            self.set_cookie("sched-labs", quote(self.base_url, safe=""), path=url_path_join(self.base_url, "book/"))
+        await web.StaticFileHandler.get(self, path, include_body)
+
+    @web.authenticated
+    @authorized
+    async def head(self, path: str) -> None:
+        """Answer as GET does, without the body."""
+        await web.StaticFileHandler.get(self, path, include_body=False)
+
+    def set_extra_headers(self, path: str) -> None:
+        """Have browsers ask again each time: the book is built anew while the server runs."""
+        self.set_header("Cache-Control", "no-cache")
+
+    def validate_absolute_path(self, root: str, absolute_path: str) -> str | None:
+        """Refuse hidden files and say what to do when there is no book yet; the parent refuses what is outside."""
+        if not (Path(root) / "index.html").is_file():
+            raise web.HTTPError(404, "The book is not built yet: run `make book`, then load this page again.")
+        found = super().validate_absolute_path(root, absolute_path)
+        if found is not None and any(part.startswith(".") for part in Path(found).relative_to(root).parts):
+            raise web.HTTPError(404)
+        return found
+
+
+class PredictionsHandler(APIHandler):
+    """The reader's predictions, kept in the reader's data folder."""
+
+    auth_resource = "contents"
+
+    @web.authenticated
+    @authorized
+    def get(self) -> None:
+        """Return all of them: `{question id: {"value": number, "unit": str, ...}}`."""
+        self._answer(store.predictions)
+
+    @web.authenticated
+    @authorized
+    def post(self) -> None:
+        """Keep one: `{"question": str, "value": number, "unit": str}`."""
+        if len(self.request.body) > BODY_LIMIT:
+            raise web.HTTPError(413, "A prediction is shorter than that.")
+        sent = self.get_json_body()
+        if not isinstance(sent, dict):
+            raise web.HTTPError(400, "Send an object with question, value and unit.")
+        question, value, unit = sent.get("question"), sent.get("value"), sent.get("unit")
+        if not (isinstance(question, str) and isinstance(unit, str)):
+            raise web.HTTPError(400, "question and unit are words.")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise web.HTTPError(400, "value is a number.")
+        self._answer(lambda: store.save_prediction(question, value, unit))
+
+    def _answer(self, ask: Any) -> None:
+        try:
+            said = ask()
+        except (ParameterError, OverflowError) as error:
+            raise web.HTTPError(400, str(error)) from error
+        except SchedLabError as error:
+            raise web.HTTPError(500, str(error)) from error
+        self.finish(json.dumps(said))
+
+
+def load(server: Any) -> None:
+    """Add the handlers to a Jupyter server."""
+    settings = SchedLabsBook(parent=server)
+    base = server.web_app.settings["base_url"]
+    pages = {"path": str(Path(settings.html_dir).resolve()), "default_filename": "index.html"}
+    server.web_app.add_handlers(
+        ".*$",
+        [
+            (url_path_join(base, "book"), web.RedirectHandler, {"url": url_path_join(base, "book/")}),
+            (url_path_join(base, "book", "(.*)"), BookHandler, pages),
+            (url_path_join(base, "sched-labs", "predictions"), PredictionsHandler),
+        ],
+    )
+    if settings.announce:
+        server.io_loop.call_later(0, _announce, server)
+
+
+def _announce(server: Any) -> None:
+    token = server.identity_provider.token
+    key = f"?token={token}" if token else ""
+    where = f"http://{server.ip}:{server.port}{server.base_url}"
+    print(
+        f"\n  The book:    {where}book/{key}\n"
+        f"  JupyterLab:  {where}lab{key}\n\n"
+        "  Only this computer reaches it, and only with the key in the address. Ctrl-C stops it.\n",
+        flush=True,
+    )
