@@ -88,7 +88,8 @@ def _compile(name: str, binary: Path) -> None:
         built = subprocess.run(command, capture_output=True, text=True, timeout=120)
         if built.returncode:
             raise WorkloadError(
-                f"The workload {name} does not compile with {_compiler_version(compiler)}:\n{built.stderr.strip()}",
+                f"The workload {name} does not compile with {_compiler_version(compiler)}:\n"
+                f"{built.stderr.strip()}",
                 "Install gcc and libc6-dev, or name another compiler in CC.",
             )
         Path(temporary).chmod(0o755)

@@ -1,12 +1,13 @@
 """Start a workload, hold it at its barrier, read its records, and end it whatever happens.
 
 The protocol is the one that `src/lab.h` describes: lines of text out, `go` in.  Four things end a workload:
-its own end, its deadline (an alarm in the program), the end of its standard input (so a killed notebook kernel
-takes it along), and `Workload.end()`, which kills its process group.
+its own end, its deadline (an alarm in the program), the end of its standard input (so a killed notebook
+kernel takes it along), and `Workload.end()`, which kills its process group.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -40,8 +41,8 @@ class Record:
     values: dict[str, int | str]
 
     def __getitem__(self, key: str) -> int:
-        value = self.values[key]
-        if isinstance(value, str):
+        value = self.values.get(key)
+        if not isinstance(value, int):
             raise WorkloadError(f"The workload wrote {key}={value!r} where a number was due.")
         return value
 
@@ -65,7 +66,7 @@ def parse(line: str) -> Record:
 
 
 class Workload:
-    """A running workload.  Use it as a context manager: leaving it ends the program, whatever it was doing."""
+    """A running workload.  Use it as a context manager: leaving it ends the program, whatever it does."""
 
     def __init__(self, name: str, arguments: Sequence[str], deadline_s: float) -> None:
         self.name = name
@@ -148,22 +149,16 @@ class Workload:
         """End the workload and every process of it.  Harmless when it has ended already."""
         if self._process.poll() is None and self._done:
             # It has said all it had to say and is about to exit by itself.
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=1)
-            except subprocess.TimeoutExpired:
-                pass
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
         self._selector.close()
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     stream.close()
-                except BrokenPipeError:
-                    pass
         self._errors.close()
 
     def _lines(self) -> Iterator[str]:
@@ -177,7 +172,8 @@ class Workload:
             if left <= 0 or not self._selector.select(timeout=left):
                 os.killpg(self._process.pid, signal.SIGKILL)
                 raise WorkloadError(
-                    f"The workload {self.name} hung past its deadline of {self._deadline_s:.0f} s and was killed.",
+                    f"The workload {self.name} hung past its deadline of {self._deadline_s:.0f} s "
+                    "and was killed.",
                     "Measure fewer points, or close what else keeps this machine busy.",
                 )
             piece = os.read(self._process.stdout.fileno(), 1 << 20)
