@@ -1,32 +1,45 @@
 """One experiment at a time on the machine: two that run together measure each other.
 
-The lock is `flock` on one file that every user may open.  The kernel releases it when its holder ends, however
-it ends, so there is never a stale lock to remove.
+The lock is `flock` on one file that every user may open.  The kernel releases it when its holder ends,
+however it ends, so there is never a stale lock to remove.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import BusyError
 
 _PLACES = (Path("/run/lock"), Path("/tmp"))
+_OPEN_TO_ALL = stat.S_IWOTH | stat.S_IXOTH
 
 
 def lock_path() -> Path:
     """The lock file: in /run/lock where that is open to everybody, else in /tmp."""
     for folder in _PLACES:
-        if os.access(folder, os.W_OK | os.X_OK):
+        # Asked of the mode and not of access(): root may write everywhere, and must choose as everybody does.
+        if folder.is_dir() and folder.stat().st_mode & _OPEN_TO_ALL == _OPEN_TO_ALL:
             return folder / "sched-labs.lock"
     raise BusyError("Neither /run/lock nor /tmp can be written.", "Give this user a writable /tmp.")
 
 
 def _open(path: Path) -> int:
+    try:
+        return _open_or_create(path)
+    except OSError as error:
+        raise BusyError(
+            f"The lock file {path} cannot be opened: {error.strerror}.",
+            "Remove that file, or ask its owner to.",
+        ) from error
+
+
+def _open_or_create(path: Path) -> int:
     # Opened without O_CREAT first: in a sticky folder the kernel refuses O_CREAT on another user's file.
     try:
         return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -34,11 +47,13 @@ def _open(path: Path) -> int:
         pass
     except PermissionError:
         return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
-        os.fchmod(handle, 0o666)  # the umask must not lock other users out
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except PermissionError:
-        pass  # somebody else created it between the two opens, and has done this
+        # Another user created it in this moment.
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with contextlib.suppress(PermissionError):  # somebody else created it in this moment, and does this
+        os.fchmod(handle, 0o666)  # the umask must not lock other users out
     return handle
 
 
@@ -53,19 +68,23 @@ def holder(path: Path | None = None) -> str:
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return os.pread(handle, 200, 0).decode(errors="replace").strip() or "another experiment"
+            return _described(handle)
         return ""
     finally:
         os.close(handle)
 
 
-@contextmanager
+def _described(handle: int) -> str:
+    return os.pread(handle, 200, 0).decode(errors="replace").strip() or "another experiment"
+
+
+@contextlib.contextmanager
 def machine(
     purpose: str, *, wait_s: float = 600.0, waiting: Callable[[str], None] | None = None
 ) -> Iterator[None]:
     """Hold the machine for one experiment.
 
-    Waits up to `wait_s` seconds for a running experiment to end, telling `waiting` once who holds the machine.
+    Waits up to `wait_s` seconds for a running experiment to end, telling `waiting` once who that is.
     Raises BusyError when the wait is over.
     """
     path = lock_path()
@@ -78,7 +97,7 @@ def machine(
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                who = holder(path) or "another experiment"
+                who = _described(handle)
                 if time.monotonic() >= deadline:
                     raise BusyError(
                         f"This machine is measuring already: {who}.",
@@ -88,11 +107,14 @@ def machine(
                     waiting(who)
                     told = True
                 time.sleep(0.1)
-        try:
+        writable = fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
+        if writable:  # the lock holds all the same where it is not; it only cannot say by whom
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{purpose} (process {os.getpid()})\n".encode(), 0)
-        except OSError:
-            pass  # opened read-only: the lock holds all the same, it only cannot say by whom
-        yield
+        try:
+            yield
+        finally:
+            if writable:
+                os.ftruncate(handle, 0)  # a next holder who may only read must not seem to be this one
     finally:
         os.close(handle)
