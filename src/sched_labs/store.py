@@ -1,4 +1,4 @@
-"""What the reader keeps: results and predictions, in the reader's own data folder and never in the source tree.
+"""What the reader keeps: results and predictions, in the reader's data folder and never in the source tree.
 
 The folder is `$XDG_DATA_HOME/sched-labs` (by default `~/.local/share/sched-labs`).  Files are written beside
 their place and moved into it, so that an interrupted write leaves the old file whole.
@@ -65,14 +65,19 @@ def predictions() -> dict[str, dict[str, Any]]:
     """All predictions kept so far: question id -> {"value", "unit", "made_at"}."""
     try:
         kept = json.loads(_predictions_file().read_text(encoding="utf-8"))
+        if not isinstance(kept, dict) or not all(
+            isinstance(entry, dict) and {"value", "unit", "made_at"} <= entry.keys()
+            for entry in kept.values()
+        ):
+            raise ValueError("they do not have the form in which predictions are kept")
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ResultError(
             f"Cannot read the predictions in {_predictions_file()}: {error}.",
             "Move the file away; predictions made from now on are kept in a new one.",
         ) from error
-    return kept if isinstance(kept, dict) else {}
+    return kept
 
 
 def save_prediction(question_id: str, value: float, unit: str) -> dict[str, Any]:
@@ -85,11 +90,16 @@ def save_prediction(question_id: str, value: float, unit: str) -> dict[str, Any]
             f"{question_id[:80]!r} is not the name of a question.",
             "Names are lower-case letters, digits, dots and dashes, at most 64.",
         )
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
     if not abs(number) < 1e18:  # refuses infinities and NaN too
         raise ParameterError(f"{value!r} is not a number that a prediction can be.", "Give a finite number.")
     if not unit or len(unit) > 32:
-        raise ParameterError(f"{unit[:40]!r} is not a unit.", "Give a short unit such as ns, bytes or percent.")
+        raise ParameterError(
+            f"{unit[:40]!r} is not a unit.", "Give a short unit such as ns, bytes or percent."
+        )
     kept = predictions()
     kept[question_id] = {"value": number, "unit": unit, "made_at": now()}
     write_text(_predictions_file(), json.dumps(kept, indent=1, sort_keys=True) + "\n")
