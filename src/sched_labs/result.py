@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files as package_files
@@ -36,7 +37,7 @@ TIMINGS = {
 
 @dataclass(frozen=True)
 class Note:
-    """Something the reader should know: `info` (what was done), `missing` (what could not be), `flag` (doubt)."""
+    """What the reader should know: `info` (what was done), `missing` (what could not be), `flag` (doubt)."""
 
     level: str
     text: str
@@ -117,8 +118,8 @@ class Result:
 
         notes = "".join(f"<li>{escape(note.level)}: {escape(note.text)}</li>" for note in self.notes)
         return (
-            f'<div class="sl-result"><p><strong>{escape(self.kind)}</strong>, {len(self.data):,} observations in '
-            f"{self.duration_s:.1f} s</p><p><small>{escape(self.provenance_line())}</small></p>"
+            f'<div class="sl-result"><p><strong>{escape(self.kind)}</strong>, {len(self.data):,} '
+            f"observations in {self.duration_s:.1f} s</p><p><small>{escape(self.provenance_line())}</small></p>"
             + (f"<ul>{notes}</ul>" if notes else "")
             + "</div>"
         )
@@ -142,7 +143,7 @@ class Result:
         return path
 
     def to_json(self) -> str:
-        """The file's text."""
+        """The file's text.  Raises ResultError for values that JSON does not have, such as infinity."""
         head = {
             "format": FORMAT,
             "version": FORMAT_VERSION,
@@ -158,7 +159,13 @@ class Result:
             "rows": len(self.data),
             "columns": [_encode(self.data[name]) for name in self.data.columns],
         }
-        return json.dumps(head, separators=(",", ":"), allow_nan=False, default=_plain) + "\n"
+        try:
+            return json.dumps(head, separators=(",", ":"), allow_nan=False, default=_plain) + "\n"
+        except (TypeError, ValueError) as error:
+            raise ResultError(
+                f"This {self.kind} holds something that cannot be kept: {error}.",
+                "Keep numbers, words, lists and missing values only.",
+            ) from error
 
 
 def _plain(value: Any) -> Any:
@@ -188,14 +195,30 @@ def _decode(column: Mapping[str, Any]) -> pd.Series:
     if column["type"] == "words":
         words = column["words"]
         return pd.Series([words[code] if code >= 0 else None for code in column["codes"]], dtype=object)
+    if not re.fullmatch(r"bool|u?int(8|16|32|64)|float64", column["type"]):
+        raise ValueError(f"a column of type {column['type']!r}")
     return pd.Series(column["values"], dtype=column["type"])
+
+
+# What the parts of a file must be; the columns say for themselves when they are read.
+_FORMS: dict[str, type | tuple[type, ...]] = {
+    "kind": str,
+    "machine": dict,
+    "parameters": dict,
+    "surroundings": dict,
+    "notes": list,
+    "recorded_at": str,
+    "duration_s": (int, float),
+    "timing": str,
+    "library": str,
+}
 
 
 def from_json(text: str, source: str = "this text") -> Result:
     """A result from the text of its file.  Raises ResultError for anything else."""
     try:
         head = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ResultError(
             f"{source} is no JSON: {error}.", "Give a file that Result.save() wrote."
         ) from error
@@ -207,6 +230,9 @@ def from_json(text: str, source: str = "this text") -> Result:
             "Use the version of sched-labs that wrote it, or a newer one.",
         )
     try:
+        for key, form in _FORMS.items():
+            if not isinstance(head[key], form):
+                raise ValueError(f"its {key} is a {type(head[key]).__name__}")
         data = pd.DataFrame({column["name"]: _decode(column) for column in head["columns"]})
         if len(data) != head["rows"]:
             raise ValueError(f"{len(data)} rows where {head['rows']} were saved")
@@ -222,7 +248,7 @@ def from_json(text: str, source: str = "this text") -> Result:
             timing=head["timing"],
             library=head["library"],
         )
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise ResultError(f"{source} is damaged: {error}.", "Measure again, or find another copy.") from error
 
 
@@ -239,7 +265,11 @@ def load(path: str | Path) -> Result:
 
 def latest(kind: str) -> Result | None:
     """The reader's newest saved result of a kind, or None."""
-    found = sorted((data_folder() / "results" / kind).glob("*.json"))
+    # "...Z.json" is older than "...Z-1.json" of the same second: length first within a second.
+    found = sorted(
+        (data_folder() / "results" / kind).glob("*.json"),
+        key=lambda file: (file.stem.partition("-")[0], len(file.stem), file.stem),
+    )
     return load(found[-1]) if found else None
 
 
