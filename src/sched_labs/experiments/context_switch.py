@@ -1,4 +1,4 @@
-"""What does it cost to hand the CPU to another thread?  Ping-pong, by mechanism and by placement (lab L05)."""
+"""What does it cost to hand the CPU to another thread?  Ping-pong, by mechanism and placement (lab L05)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def summarise(result: Result) -> pd.DataFrame:
     switches_per_round_trip      as the kernel counted them, both sides, voluntary and involuntary
     voluntary_share              the part of them that the kernel calls voluntary
     expected_switches_per_round_trip
-    net_per_switch_ns, net_lo_ns, net_hi_ns   (round trip - alone) / counted switches; missing without switches.
-                                 On one CPU this is the cost of a switch; across CPUs it is the delay of a hand-over
+    net_per_switch_ns, net_lo_ns, net_hi_ns   (round trip - alone) / counted switches; missing without any:
+                                 on one CPU the cost of a switch, across CPUs the delay of a hand-over
     migrations_per_1000          how often a side found itself on another CPU, per 1,000 round trips
     flagged                      counted switches differ from the expected by more than 2 %
     trials
@@ -102,8 +102,8 @@ def matrix(
     trials       how often each cell is measured; each trial makes the same system calls alone first
     round_trips  per trial
 
-    Data: one row per block, `condition` alone or exchange: elapsed_ns, cpu_ns (both sides), and the kernel's
-    counts voluntary_switches, involuntary_switches, and migrations as seen by sched_getcpu after every hand-over.
+    Data: one row per block, `condition` alone or exchange: elapsed_ns, cpu_ns (both sides), the kernel's
+    counts voluntary_switches and involuntary_switches, and migrations (sched_getcpu after every hand-over).
     Method: lmbench's and perf's ping-pong, with the baseline subtracted and the switches counted.
     """
     for what, chosen, known in (
@@ -118,8 +118,8 @@ def matrix(
         ):
             wrong = chosen if isinstance(chosen, str) or not chosen else unknown[0]
             raise ParameterError(f"{what} does not take {wrong!r}.", f"Give a list of: {', '.join(known)}.")
-    trials = trials or run.choose(tiny=3, quick=9, full=31)
-    round_trips = round_trips or run.choose(tiny=200, quick=1000, full=5000)
+    trials = run.choose(tiny=3, quick=9, full=31) if trials is None else trials
+    round_trips = run.choose(tiny=200, quick=1000, full=5000) if round_trips is None else round_trips
     if trials < 1 or round_trips < 1:
         raise ParameterError("trials and round_trips start at 1.", "Leave them out to use the profile's.")
 

@@ -1,7 +1,7 @@
 """How much slower is a thread's own memory just after a switch?  The warm-up sweep (lab L01).
 
-The direct cost of a switch is what the kernel does; the indirect cost is what the thread then pays to bring its
-working set back into the caches.  Both are measured here, in one run, on one axis.
+The direct cost of a switch is what the kernel does; the indirect cost is what the thread then pays to bring
+its working set back into the caches.  Both are measured here, in one run, on one axis.
 The definition follows Li, Ding and Shen, "Quantifying the cost of context switch", ExpCS 2007; random order
 instead of sequential is needed because hardware prefetch hides the sequential case almost fully.
 """
@@ -28,12 +28,12 @@ def summarise(result: Result) -> pd.DataFrame:
 
     alone_ns                      one pass over the working set when nothing switched
     after_ns                      one pass just after the switch back
-    extra_ns, extra_lo_ns, extra_hi_ns   after - alone, paired trial by trial, 95 % interval: the warm-up of one switch
+    extra_ns, extra_lo_ns, extra_hi_ns   one switch's warm-up: after - alone, paired by trial, 95 % interval
     floor_ns                      what alone against alone differs by: smaller differences are not seen
     seen                          extra stands clear of the floor, and its interval clear of zero
-    kernel_extra_ns               the same difference when the partner touches nothing: what the kernel displaced
+    kernel_extra_ns               the same when the partner touches nothing: what the kernel displaced
     alone_ns_per_line             alone_ns per cache line: which level of the hierarchy holds the set
-    direct_ns, direct_lo_ns, direct_hi_ns   half of (hand over and back - the same system calls alone), partner idle
+    direct_ns, direct_lo_ns, direct_hi_ns   half of (hand over and back - same calls alone), partner idle
     trials
     """
     line = int(result.parameters["line_bytes"])
@@ -45,7 +45,8 @@ def summarise(result: Result) -> pd.DataFrame:
         .reset_index()
     )
     rows = []
-    for (access, size), part in medians.groupby(["access", "working_set_bytes"], sort=False):
+    for (access, working_set), part in medians.groupby(["access", "working_set_bytes"], sort=False):
+        size = int(str(working_set))
         alone = part[part.condition == "alone"].set_index("trial").sort_index()
         idle = _of(part, 0)
         floor = stats.noise_floor(alone.pass_ns)
@@ -58,7 +59,7 @@ def summarise(result: Result) -> pd.DataFrame:
             rows.append(
                 {
                     "access": access,
-                    "working_set_bytes": int(size),
+                    "working_set_bytes": size,
                     "partner_bytes": int(partner_bytes),
                     "alone_ns": float(alone.pass_ns.median()),
                     "after_ns": float(after.pass_ns.median()),
@@ -96,7 +97,7 @@ def instrument(survey: machine.Machine) -> Instrument:
 
 
 def default_working_sets(profile: str, survey: machine.Machine) -> list[int]:
-    """Sizes from 4 KiB to past the second-level cache (full: past the last level), two or more per doubling of four.
+    """Sizes from 4 KiB to past the second-level cache (full: past the last level).
 
     Nothing above an eighth of the available memory, and quick stops at 64 MiB.
     """
@@ -106,7 +107,7 @@ def default_working_sets(profile: str, survey: machine.Machine) -> list[int]:
     levels = sorted(caches) or [32 * KIB, MIB, 32 * MIB]
     second = levels[1] if len(levels) > 1 else 8 * levels[0]
     last = levels[-1]
-    available = survey.fact("memory.available_bytes").value or 512 * MIB
+    available = _available(survey) or 512 * MIB
     most = min(
         {"tiny": second // 4, "quick": min(8 * second, 64 * MIB), "full": 4 * last}[profile], available // 8
     )
@@ -115,6 +116,12 @@ def default_working_sets(profile: str, survey: machine.Machine) -> list[int]:
         sizes.append(size)
         size *= 4 if profile == "tiny" or size < 16 * KIB else 2
     return sizes
+
+
+def _available(survey: machine.Machine) -> int | None:
+    """Bytes this process may still use: what the machine has free, and no more than its cgroup allows."""
+    known = [survey.fact(key).value for key in ("memory.available_bytes", "cgroup.memory_limit_bytes")]
+    return min((value for value in known if isinstance(value, int)), default=None)
 
 
 def default_partner(survey: machine.Machine) -> int:
@@ -137,27 +144,31 @@ def sweep(
     """Walk a working set alone and just after a switch, for a sweep of working sets.
 
     working_sets_bytes  what the victim walks; default: from 4 KiB to past the second-level cache
-    partner_bytes       what the partner touches before it hands back; default: four times the second-level cache
+    partner_bytes       what the partner touches before it hands back; default: four second-level caches
     access              of random, sequential: the order of the victim's walk
     between             processes or threads
-    trials              how often each size is measured; within a trial the conditions take turns, and the order
-                        turns round from trial to trial
+    trials              how often each size is measured; within a trial the conditions take turns, and their
+                        order turns round from trial to trial
     seed                of the random order
 
-    Data: one row per pass: pass_ns (one walk over the set), away_ns (from the end of the pass before to its start:
-    hand-over, partner and hand-back, or the same system calls alone), condition alone or after_switch, and
-    partner_bytes (0 with after_switch: the partner handed back at once).
+    Data: one row per pass: pass_ns (one walk over the set), away_ns (from the end of the pass before to its
+    start: hand-over, partner and hand-back, or the same system calls alone), condition alone or after_switch,
+    and partner_bytes (0 with after_switch: the partner handed back at once).
     """
     survey = machine.survey()
     sizes = list(working_sets_bytes or default_working_sets(run.profile, survey))
     partner = default_partner(survey) if partner_bytes is None else int(partner_bytes)
-    trials = trials or run.choose(tiny=3, quick=9, full=25)
+    trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials
     line = survey.line_bytes
     _check(sizes, partner, access, between, trials, line, survey)
     home = placement.quiet_cpu()
     run.parameters |= {
-        "working_sets_bytes": sizes, "partner_bytes": partner, "trials": trials, "line_bytes": line, "cpu": home
-    }  # fmt: skip
+        "working_sets_bytes": sizes,
+        "partner_bytes": partner,
+        "trials": trials,
+        "line_bytes": line,
+        "cpu": home,
+    }
 
     block_ns = run.choose(tiny=2_000_000, quick=12_000_000, full=30_000_000)
     for order, size in run.each(
@@ -165,9 +176,9 @@ def sweep(
     ):
         # About 10 ns a line as a first guess; a block then lasts about block_ns, with at least three passes.
         passes = int(np.clip(block_ns // (10 * size // line + partner // line + 10_000), 3, 40))
-        arguments = ["--working-set", str(size), "--partner", "0", "--partner", str(partner), "--line", str(line),
-                     "--access", order, "--between", between, "--passes", str(passes), "--trials", str(trials),
-                     "--seed", str(seed)]  # fmt: skip
+        arguments = ["--working-set", str(size), "--line", str(line), "--access", order, "--seed", str(seed),
+                     "--partner", "0", "--partner", str(partner), "--between", between,
+                     "--passes", str(passes), "--trials", str(trials)]  # fmt: skip
         with workloads.start("chase", arguments, deadline_s=120) as chase:
             placement.pin(chase.tids, [home])
             run.add(_passes(chase, order, size, run))
@@ -222,11 +233,11 @@ def _check(
         raise ParameterError(
             "The partner must touch at least one byte.", "Leave partner_bytes out for the default."
         )
-    available = survey.fact("memory.available_bytes").value
+    available = _available(survey)
     if available and max(sizes) + partner > available // 2:
         raise ParameterError(
-            f"A working set of {_size(max(sizes))} and a partner of {_size(partner)} need more than half of the "
-            f"memory that is available ({_size(available)}).",
+            f"A working set of {_size(max(sizes))} and a partner of {_size(partner)} need more than half "
+            f"of the memory that is available ({_size(available)}).",
             "Choose smaller ones: a machine that swaps measures its disk.",
         )
 
@@ -241,8 +252,8 @@ def _check_baseline(run: Run) -> None:
             if 4 * size in curve.index and curve[4 * size] < 2 * pass_ns:
                 run.note(
                     "flag",
-                    f"{order}: a pass over {_size(4 * size)} takes less than twice as long as one over {_size(size)}; "
-                    "this baseline cannot be trusted.",
+                    f"{order}: a pass over {_size(4 * size)} takes less than twice as long as one over "
+                    f"{_size(size)}; this baseline cannot be trusted.",
                 )
 
 
