@@ -22,7 +22,7 @@ def quiet_cpu() -> int:
 
 
 def other_cpu(cpu: int) -> int:
-    """Another CPU than `cpu`, on another core where there is one.  Raises PlacementError on a one-CPU machine."""
+    """Another CPU than `cpu`, on another core if possible.  Raises PlacementError where there is none."""
     survey = machine.survey()
     others = [number for number in survey.cpus_allowed if number != cpu]
     if not others:

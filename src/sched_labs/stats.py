@@ -2,7 +2,7 @@
 
 Latencies are skewed and have outliers that belong to somebody else, so nothing here is a bare mean.
 Intervals are percentile bootstrap intervals (Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
-chapter 13) over *trials*: the passes inside one trial share their moment and are not independent of each other.
+chapter 13) over *trials*: the passes inside one trial share their moment and are not independent.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def paired_difference(treatment: ArrayLike, baseline: ArrayLike, *, seed: int = 
     left, right = _values(treatment, "A difference"), _values(baseline, "A difference")
     if left.shape != right.shape:
         raise ParameterError(
-            f"{left.size} treatments and {right.size} baselines cannot be paired.", "Give one of each per trial."
+            f"{left.size} treatments and {right.size} baselines cannot be paired.",
+            "Give one of each per trial.",
         )
     return median_interval(left - right, seed=seed)
 
@@ -66,8 +67,8 @@ def paired_difference(treatment: ArrayLike, baseline: ArrayLike, *, seed: int = 
 def noise_floor(baseline: ArrayLike, *, seed: int = 0) -> float:
     """The difference that this run shows where there is none: A against A.
 
-    Each baseline trial is compared with the next; 95 % of the medians of as many such differences, with random
-    sign, lie within the floor.  A measured difference inside it is "no difference seen".
+    Each baseline trial is compared with the next; 95 % of the medians of as many such differences, with
+    random sign, lie within the floor.  A measured difference inside it is "no difference seen".
     Infinite with fewer than three trials.
     """
     array = _values(baseline, "A noise floor")

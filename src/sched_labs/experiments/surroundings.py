@@ -61,7 +61,8 @@ class Surroundings:
         found = []
         if (around["steal_share"] or 0) > STEAL_SHARE:
             found.append(
-                f"The hypervisor took {around['steal_share']:.0%} of this machine's time during the run (steal)."
+                f"The hypervisor took {around['steal_share']:.0%} of this machine's time "
+                "during the run (steal)."
             )
         if (around["others_share"] or 0) > OTHERS_SHARE:
             found.append(
