@@ -30,9 +30,11 @@ def run_experiment(
     name: of the experiment, `context_switch.matrix`; parameters: its own, and `profile`.
     options: more for `kernels.run`: cpus, memory_mib, append, deadline_s.
 
-    The measuring runs in the guest, on its clock; the Result's machine is the guest; `timing` and the notes say
-    how its times are to be read.  Raises ParameterError for an experiment that needs hardware counters
-    (guests have none), and what `kernels.run` raises.
+    The measuring runs in the guest, on its clock.
+    The Result's machine is the guest; `timing` and the notes say how its times are to be read.
+
+    Raises ParameterError for an experiment that needs hardware counters (guests have none), and what
+    `kernels.run` raises.
     """
     # Here and not above: they load pandas, which takes long, and listing kernels does not need it.
     import pandas as pd

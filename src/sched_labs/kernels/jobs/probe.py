@@ -14,7 +14,7 @@ def run_queue(hogs: int = 3, period_us: int = 10_000, wakes: int = 100) -> dict[
     """Counts every wait of a sleeper among hogs on one CPU with the BPF probe.
 
     Returns counts by cause as [bin_low_ns, bin_high_ns, waits], what was lost, how long loading took, and the
-    lateness that the workload itself saw.
+    lateness and the switches that the workload itself saw.
     """
     words = ["--hogs", str(hogs), "--period-us", str(period_us), "--wakes", str(wakes)]
     seconds = period_us * wakes / 1e6
@@ -37,5 +37,6 @@ def run_queue(hogs: int = 3, period_us: int = 10_000, wakes: int = 100) -> dict[
         "unseen": waits.unseen,
         "window_ns": waits.window_ns,
         "load_s": load_s,
+        "sleeper_voluntary_switches": next(r["voluntary"] for r in records if r.kind == "sleeper"),
         "late_ns": [record["late_ns"] for record in records if record.kind == "wake"],
     }

@@ -1,8 +1,9 @@
 """What a guest has in the place of NumPy and pandas.
 
 They would triple its size, and NumPy's binaries refuse the CPU that QEMU emulates safely (they want
-cmpxchg16b, see qemu.py).  Experiments import them for what they do on the host with the rows that were measured; in the
-guest these imports succeed, and any use says where the mistake is.
+cmpxchg16b, see qemu.py).
+Experiments import them for what they do on the host with the rows that were measured.
+In the guest these imports succeed, and any use says where the mistake is.
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""Recorded deterministic answers: what they are, how they are compared, and how they are made.
+
+    python tests/kernels/deterministic.py          # records all of them anew, in two minutes
+
+An answer is a function of its key: the kernel's package, QEMU, the guest's command line and its initramfs.
+With the same key it must be equal to the digit.
+With another one there is nothing to compare, and only relations are tested.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sched_labs import kernels
+
+FOLDER = Path(__file__).parent / "recorded"
+JOB, PARAMETERS = "sleeper_among_hogs", {"hogs": 3, "period_us": 2000, "wakes": 500, "work_us": 0}
+
+
+def run(name: str) -> Any:
+    return kernels.run(name, JOB, PARAMETERS, timing="deterministic")
+
+
+def as_text(answer: Any) -> str:
+    """The answer and its key; the same answer is the same text."""
+    held = {"kernel": answer.kernel.name, "key": answer.key, "job": JOB, "parameters": PARAMETERS}
+    return json.dumps({**held, "value": answer.value}, indent=1, sort_keys=True) + "\n"
+
+
+def recorded(name: str) -> dict[str, Any] | None:
+    path = FOLDER / f"{JOB}-{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def difference(answer: Any) -> str:
+    """Why the answer cannot be compared with the recorded one; empty when it can."""
+    held = recorded(answer.kernel.name)
+    if held is None:
+        return f"nothing was recorded for {answer.kernel.name}"
+    names = {
+        "kernel": "another kernel package", "qemu": "another QEMU", "machine": "another guest",
+        "sources": "other sources of the guest: record anew with tests/kernels/deterministic.py",
+        "guest": "another Python or C library in the guest",
+    }  # fmt: skip
+    for part, words in names.items():
+        if held["key"][part] != answer.key[part]:
+            return f"recorded with {words}"
+    return ""
+
+
+def late(answer: Any, share: float) -> int:
+    """A quantile of the lateness, in virtual ns."""
+    values = sorted(answer.value["late_ns"])
+    return int(values[min(len(values) - 1, int(share * len(values)))])
+
+
+def check_relations(answer: Any) -> None:
+    """What holds of every kernel of a kind, whatever its version."""
+    value = answer.value
+    assert answer.timing == "deterministic"
+    assert len(value["late_ns"]) == PARAMETERS["wakes"]
+    assert min(value["late_ns"]) > 0
+    # One CPU for a second of virtual time: the hogs share it evenly and leave next to nothing.
+    assert 0.9e9 < sum(value["hog_cpu_ns"]) < 1.1e9
+    assert max(value["hog_cpu_ns"]) < 1.1 * min(value["hog_cpu_ns"])
+    assert value["sleeper_cpu_ns"] < 0.02e9
+    eevdf = tuple(int(part) for part in answer.kernel.upstream.split(".")[:2]) >= (6, 6)
+    if eevdf:
+        # No wake-up preemption by right: some wake-ups wait for the end of a hog's slice.
+        assert late(answer, 0.99) > 100_000
+    else:
+        # CFS lets a light sleeper preempt at once.
+        assert late(answer, 1.0) < 100_000
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name in kernels.gallery():
+        answer = run(name)
+        check_relations(answer)
+        (FOLDER / f"{JOB}-{name}.json").write_text(as_text(answer))
+        print(
+            f"{name}: p50 {late(answer, 0.5)}, p99 {late(answer, 0.99)} virtual ns, {answer.duration_s:.1f} s"
+        )
+
+
+if __name__ == "__main__":
+    main()

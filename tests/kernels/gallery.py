@@ -1,0 +1,75 @@
+"""Every kernel of the book, booted: `make test-kernels`.
+
+Not part of `make test`: it takes a few minutes, and fetches what is not cached.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import deterministic
+import pytest
+
+from sched_labs import kernels
+from sched_labs.kernels import names, packages
+from sched_labs.machine.bpf import bcc_module
+
+GALLERY = kernels.gallery()
+REAL_TIME = names.REAL_TIME[packages.distribution()]
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Any]:
+    """The gallery, deterministic, quick."""
+    before = time.monotonic()
+    found = {name: deterministic.run(name) for name in GALLERY}
+    found["seconds"] = time.monotonic() - before
+    return found
+
+
+def test_the_gallery_takes_less_than_four_minutes(answers: dict[str, Any]) -> None:
+    assert answers["seconds"] < 240
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_relations(answers: dict[str, Any], name: str) -> None:
+    deterministic.check_relations(answers[name])
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_equal_to_the_digit(answers: dict[str, Any], name: str) -> None:
+    why = deterministic.difference(answers[name])
+    assert "other sources" not in why, why
+    if why:
+        pytest.skip(f"not compared with the recorded run: {why}")
+    assert answers[name].value == deterministic.recorded(name)["value"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", [*GALLERY, *REAL_TIME])
+def test_survey_and_throttling(name: str) -> None:
+    facts = {k: f["value"] for k, f in kernels.run(name, "survey").value["facts"].items()}
+    series = tuple(int(part) for part in name.partition("-")[0].split(".")[:2])
+    assert facts["kernel.scheduler"] == ("CFS" if series < (6, 6) else "EEVDF")
+    assert facts["kernel.realtime"] is name.endswith("-rt")
+    assert facts["proc.schedstat"] is True
+    counted = kernels.run(name, "throttle", {"seconds": 1.5}).value["cpu_stat"]
+    assert counted["nr_throttled"] >= 0.6 * counted["nr_periods"] >= 6
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_the_bpf_probe(name: str) -> None:
+    if bcc_module() is None:
+        pytest.skip("BCC is not installed (python3-bpfcc)")
+    value = kernels.run(name, "run_queue", {"hogs": 2, "wakes": 100}).value
+    assert sum(count for _, _, count in value["waits"]["wakeup"]) >= value["sleeper_voluntary_switches"] > 20
+    assert not any(value["losses"].values())
+
+
+@pytest.mark.parametrize("name", [name for name in REAL_TIME if name.partition("-")[0] in GALLERY])
+def test_preempt_rt_preempts_a_long_system_call(name: str) -> None:
+    plain = kernels.run(name.partition("-")[0], "long_system_call", timing="deterministic")
+    real_time = kernels.run(name, "long_system_call", timing="deterministic")
+    assert deterministic.late(real_time, 1.0) < deterministic.late(plain, 1.0) / 5

@@ -1,0 +1,881 @@
+"""Other kernels: everything that can be tried without booting one."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sched_labs.errors import ParameterError, SchedLabError
+from sched_labs.kernels import (
+    catalogue,
+    cli,
+    contents,
+    cpio,
+    experiment,
+    initramfs,
+    kvm,
+    names,
+    packages,
+    qemu,
+    runner,
+    wire,
+)
+from sched_labs.kernels.errors import (
+    GuestError,
+    JobError,
+    NetworkError,
+    PackageError,
+    QemuError,
+    UnknownKernelError,
+)
+from sched_labs.kernels.jobs import JOBS, stand_in
+
+HERE = Path(__file__).parent / "kernels"
+DEBIAN = names.packages(names.stanzas((HERE / "packages-debian.txt").read_text()), "amd64")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of kernels."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "sched-labs" / "kernels"
+
+
+# names and choice
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("6.1", "6.1"), ("6.1-cloud", "6.1"), (" 6.18.12-rt ", "6.18.12-rt"), ("6.1-generic", "6.1-generic")],
+)
+def test_a_name_has_one_canonical_form(typed: str, expected: str) -> None:
+    assert str(names.parse(typed)) == expected
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "six", "6", "6.1-", "6.1-aws", "../6.1", "6.1/../..", "6.1 rt", "6.1-RT"]
+)
+def test_what_is_no_name_is_refused_with_examples(typed: str) -> None:
+    with pytest.raises(UnknownKernelError, match=r"6\.18\.12"):
+        names.parse(typed)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "version"),
+    [
+        ("5.10", "linux-image-5.10.0-32-cloud-amd64", "5.10.223-1"),
+        ("5.10-rt", "linux-image-5.10.0-32-rt-amd64", "5.10.223-1"),
+        ("5.10-generic", "linux-image-5.10.0-32-amd64", "5.10.223-1"),
+        ("6.1", "linux-image-6.1.0-50-cloud-amd64", "6.1.176-1"),
+        ("6.18", "linux-image-6.18.15+deb13-cloud-amd64", "6.18.15-1~bpo13+1"),
+        ("6.18.12", "linux-image-6.18.12+deb13-cloud-amd64", "6.18.12-1~bpo13+1"),
+        ("6.19", "linux-binary-6.19.14+deb13-cloud-amd64", "6.19.14-1~bpo13+1"),
+        ("7.2", "linux-binary-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1"),
+    ],
+)
+def test_the_newest_package_of_a_series_is_chosen(name: str, package: str, version: str) -> None:
+    chosen = names.choose(DEBIAN, names.parse(name))
+    assert (chosen.package, chosen.version) == (package, version)
+    assert chosen.size_bytes > 1_000_000
+
+
+def test_a_split_image_brings_its_configuration_where_the_archive_still_has_it() -> None:
+    assert names.choose(DEBIAN, names.parse("7.2")).parts == (
+        "linux-binary-7.2.12+deb13-cloud-amd64",
+        "linux-base-7.2.12+deb13-cloud-amd64",
+    )
+    assert names.choose(DEBIAN, names.parse("6.19")).parts == ("linux-binary-6.19.14+deb13-cloud-amd64",)
+
+
+def test_an_image_whose_binary_has_left_the_archive_is_not_offered() -> None:
+    # 7.1.13 is announced by its linux-image package, and its linux-binary is not among the recorded stanzas.
+    assert "7.1.13" in (HERE / "packages-debian.txt").read_text()
+    with pytest.raises(UnknownKernelError, match=r"no kernel 7\.1") as refused:
+        names.choose(DEBIAN, names.parse("7.1"))
+    assert "5.10, 6.1, 6.12, 6.18, 6.19, 7.2" in refused.value.remedy
+
+
+def test_a_series_is_not_the_beginning_of_another() -> None:
+    assert names.choose(DEBIAN, names.parse("6.1")).upstream == "6.1.176"  # and not 6.18.15
+
+
+def test_debug_unsigned_and_meta_packages_are_no_kernels() -> None:
+    offered = {kernel.package for kernel in DEBIAN}
+    assert not any(word in package for package in offered for word in ("dbg", "unsigned"))
+    assert "linux-image-cloud-amd64" not in offered
+
+
+def test_kernels_of_another_architecture_are_left_out() -> None:
+    assert names.packages(names.stanzas((HERE / "packages-debian.txt").read_text()), "arm64") == []
+
+
+def test_ubuntus_names_are_understood() -> None:
+    # Made by hand after Ubuntu's naming: no Ubuntu archive was at hand to record.
+    text = """
+        Package: linux-image-6.8.0-31-generic
+        Version: 6.8.0-31.31
+        Architecture: amd64
+        Section: kernel
+        Size: 14900000
+
+        Package: linux-image-6.8.0-101-generic
+        Version: 6.8.0-101.101
+        Architecture: amd64
+        Section: kernel
+        Size: 14900000
+
+        Package: linux-image-6.8.0-1008-aws
+        Version: 6.8.0-1008.8
+        Architecture: amd64
+        Section: kernel
+        Size: 14900000
+    """
+    found = names.packages(names.stanzas(textwrap.dedent(text)), "amd64")
+    assert (
+        names.choose(found, names.parse("6.8", "ubuntu"), "ubuntu").package == "linux-image-6.8.0-101-generic"
+    )
+    assert len(found) == 2
+
+
+# the package archive, with an apt that fails as the real one does
+
+
+@pytest.mark.parametrize(
+    ("complaint", "kind", "word"),
+    [
+        ("E: Failed to fetch http://x/InRelease  Temporary failure resolving 'x'", NetworkError, "reached"),
+        ("E: Failed to fetch http://x/y.deb  Could not connect to x:80", NetworkError, "reached"),
+        ("E: The repository 'http://x trixie InRelease' is not signed.", PackageError, "trust"),
+        ("E: Failed to fetch http://x/y.deb  Hash Sum mismatch", PackageError, "trust"),
+        ("E: Failed to fetch http://x/y.deb  404  Not Found", PackageError, "apt failed"),
+    ],
+)
+def test_apts_complaints_become_plain_ones(complaint: str, kind: type[Exception], word: str) -> None:
+    error = packages._apt_error(complaint)
+    assert type(error) is kind
+    assert word in error.what
+    assert error.remedy
+
+
+def _pretend(cache: Path, name: str, image: bytes = b"kernel", **changes: str) -> packages.Kernel:
+    """A kernel in the cache."""
+    folder = cache / name
+    folder.mkdir(parents=True)
+    (folder / "vmlinuz").write_bytes(image)
+    (folder / "config").write_text("CONFIG_HZ=250\n# CONFIG_PREEMPT_RT is not set\n")
+    note = {
+        "name": name, "package": "linux-image-6.1.0-50-cloud-amd64",
+        "version": "6.1.176-1", "upstream": "6.1.176", "flavour": "cloud", "architecture": "amd64",
+        "sha256": hashlib.sha256(image).hexdigest(),
+    } | changes  # fmt: skip
+    (folder / "kernel.json").write_text(json.dumps(note))
+    found = packages.cached(name)
+    assert found
+    return found
+
+
+def test_what_is_cached_needs_no_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _pretend(cache, "6.1")
+    monkeypatch.setattr(packages, "_Apt", None)  # any use fails
+    kernel = packages.get("6.1")
+    assert kernel.version == "6.1.176-1"
+    assert kernel.config("CONFIG_HZ") == "250"
+    assert kernel.config("CONFIG_PREEMPT_RT") is None
+    assert [k.name for k in packages.all_cached()] == ["6.1"]
+
+
+def test_a_damaged_cached_kernel_is_named_and_the_remedy_works(cache: Path) -> None:
+    _pretend(cache, "6.1")
+    (cache / "6.1" / "vmlinuz").write_bytes(b"kernal")
+    with pytest.raises(PackageError, match="damaged") as refused:
+        packages.get("6.1")
+    assert "get --newest 6.1" in refused.value.remedy
+
+
+def _deb(folder: Path, files: dict[str, bytes]) -> Path:
+    """A package as Debian builds them: an ar archive of two tar archives."""
+    if not shutil.which("dpkg-deb"):
+        pytest.skip("dpkg-deb is not installed")
+    tree = folder / "tree"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "DEBIAN" / "control").write_text(
+        "Package: linux-image-test\nVersion: 1\nArchitecture: all\nMaintainer: nobody\nDescription: test\n"
+    )
+    for name, data in files.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes(data)
+    deb = folder / "test.deb"
+    subprocess.run(
+        ["dpkg-deb", "--build", "--root-owner-group", str(tree), str(deb)], check=True, capture_output=True
+    )
+    return deb
+
+
+class _FakeApt:
+    """An archive with one kernel, whose package the test supplies."""
+
+    def __init__(self, deb: Path) -> None:
+        self.deb = deb
+
+    def __call__(self, suites: tuple[str, ...]) -> _FakeApt:
+        return self
+
+    def fresh(self) -> bool:
+        return True
+
+    def packages(self) -> list[names.Package]:
+        return DEBIAN
+
+    def download(self, package: names.Package, into: Path, progress: object) -> list[Path]:
+        return [Path(shutil.copy(self.deb, into))]
+
+
+@pytest.mark.parametrize(
+    "place", ["boot/vmlinuz-6.1.0", "usr/lib/modules/6.1.0/vmlinuz", "lib/modules/6.1.0/vmlinuz"]
+)
+def test_a_package_is_unpacked_wherever_it_keeps_its_image(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    config = place.replace("vmlinuz", "config")
+    deb = _deb(tmp_path, {place: b"the image", config: b"CONFIG_HZ=100\n", "usr/share/doc/x": b"y"})
+    monkeypatch.setattr(packages, "_Apt", _FakeApt(deb))
+    told: list[str] = []
+    kernel = packages.get("6.1", progress=lambda text, share: told.append(text))
+    assert kernel.image.read_bytes() == b"the image"
+    assert kernel.config("CONFIG_HZ") == "100"
+    assert sorted(path.name for path in kernel.directory.iterdir()) == ["config", "kernel.json", "vmlinuz"]
+    assert told
+    assert [path.name for path in cache.iterdir() if path.name not in ("6.1", ".lock")] == []
+
+
+def test_a_broken_package_leaves_the_old_kernel_and_nothing_else(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _pretend(cache, "6.1", version="6.1.1-1")
+    deb = _deb(tmp_path, {"boot/vmlinuz-6.1.0": random.Random(1).randbytes(100_000)})
+    deb.write_bytes(deb.read_bytes()[:50_000])
+    apt = _FakeApt(deb)
+    monkeypatch.setattr(packages, "_Apt", apt)
+    monkeypatch.setattr(_FakeApt, "update", lambda self: None, raising=False)
+    with pytest.raises(PackageError, match="does not unpack"):
+        packages.get("6.1", newest=True)
+    assert packages.get("6.1").version == "6.1.1-1"
+    assert not list(cache.glob(".part-*"))
+
+
+def test_a_package_without_a_kernel_is_refused(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "_Apt", _FakeApt(_deb(tmp_path, {"usr/share/doc/x": b"y"})))
+    with pytest.raises(PackageError, match="holds no kernel image"):
+        packages.get("6.1")
+    assert packages.cached("6.1") is None
+
+
+def test_what_a_killed_download_left_is_removed_by_the_next(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cache / ".part-dead").mkdir(parents=True)
+    (cache / ".part-dead" / "half.deb").write_bytes(b"x")
+    monkeypatch.setattr(packages, "_Apt", _FakeApt(_deb(tmp_path, {"boot/vmlinuz-6.1.0": b"x"})))
+    packages.get("6.1")
+    assert not (cache / ".part-dead").exists()
+
+
+def test_the_private_apt_tree_names_no_host_of_its_own_and_touches_nothing_of_the_systems(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHED_LABS_DEBIAN_MIRROR", "http://mirror.invalid/debian/")
+    monkeypatch.setattr(
+        packages, "_host_apt", lambda *words: 'Acquire::http::Proxy "http://proxy.invalid:3128";\nX "y";'
+    )
+    monkeypatch.setattr(packages, "_keyring", lambda kind: Path("/usr/share/keyrings/k.gpg"))
+    apt = packages._Apt(("trixie",))
+    text = apt.config.read_text()
+    assert 'Acquire::http::Proxy "http://proxy.invalid:3128";' in text
+    assert 'X "y"' not in text
+    for setting in ("Dir::Etc ", "Dir::State ", "Dir::State::status ", "Dir::Cache "):
+        line = next(line for line in text.splitlines() if line.startswith(setting))
+        assert str(cache) in line
+    sources = (cache / ".apt" / "etc" / "trixie.list").read_text()
+    assert "signed-by=/usr/share/keyrings/k.gpg] http://mirror.invalid/debian trixie main" in sources
+
+
+def test_an_archive_that_cannot_be_reached_is_said_plainly(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not shutil.which("apt-get"):
+        pytest.skip("there is no apt here")
+    monkeypatch.setenv("SCHED_LABS_DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(packages, "_keyring", lambda kind: Path("/dev/null"))
+    with pytest.raises(NetworkError, match="cannot be reached") as refused:
+        packages.get("6.1")
+    assert "kernels list" in refused.value.remedy
+    assert packages.all_cached() == []
+
+
+def test_the_list_works_before_anything_was_fetched(cache: Path) -> None:
+    entries = {entry.name: entry for entry in catalogue.entries()}
+    assert set(catalogue.gallery()) <= set(entries)
+    assert not any(entry.on_disk for entry in entries.values())
+    _pretend(cache, "6.1")
+    table = catalogue.available().set_index("kernel")
+    assert table.on_disk["6.1"] == "6.1.176-1"
+
+
+# the initramfs
+
+
+def _sample() -> bytes:
+    archive = cpio.Archive()
+    archive.file("/etc/deep/er/hello", b"hello\n", 0o640)
+    archive.file("empty", b"")
+    archive.link("/usr/bin/link", "../lib/target")
+    archive.folder("/tmp", 0o1777)
+    archive.character_device("/dev/console", 5, 1)
+    return archive.finish()
+
+
+def test_other_programs_read_our_archives(tmp_path: Path) -> None:
+    tools = [["cpio", "-itv"], ["bsdtar", "-tvf", "-"]]
+    found = [tool for tool in tools if shutil.which(tool[0])]
+    if not found:
+        pytest.skip("neither cpio nor bsdtar is installed")
+    for tool in found:
+        done = subprocess.run(tool, input=_sample(), capture_output=True, check=True)
+        listed = done.stdout.decode()
+        assert "etc/deep/er/hello" in listed
+        assert "-rw-r-----" in listed
+        assert "usr/bin/link -> ../lib/target" in listed
+        assert "drwxrwxrwt" in listed
+        assert "crw-------" in listed
+        assert "5," in listed.replace(" ", "")
+        assert len(listed.splitlines()) == 11
+    if shutil.which("cpio"):
+        subprocess.run(
+            ["cpio", "-id", "etc/*", "empty"], input=_sample(), cwd=tmp_path, capture_output=True, check=True
+        )
+        assert (tmp_path / "etc/deep/er/hello").read_bytes() == b"hello\n"
+        assert (tmp_path / "empty").read_bytes() == b""
+
+
+def test_the_same_content_gives_the_same_bytes() -> None:
+    assert _sample() == _sample()
+    assert len(_sample()) % 4 == 0
+
+
+def test_a_job_brings_what_it_may_import_and_no_more() -> None:
+    sleeper = contents.library("sched_labs.kernels.wire", "sched_labs.kernels.jobs.sleeper")
+    assert {"/lab/sched_labs/workloads/launch.py", "/lab/sched_labs/errors.py"} <= set(sleeper)
+    assert not any("machine" in path or "figures" in path for path in sleeper)
+    survey = contents.library("sched_labs.kernels.jobs.basic")
+    assert "/lab/sched_labs/machine/tunables.py" in survey
+    assert sleeper["/lab/sched_labs/__init__.py"] == b""
+
+
+def test_bytecode_does_not_depend_on_where_or_when_it_is_made() -> None:
+    source = (contents.PACKAGE / "kernels" / "names.py").read_bytes()
+    program = (
+        "import sys; from sched_labs.kernels import contents;"
+        "sys.stdout.buffer.write(contents.bytecode(sys.stdin.buffer.read(), '/lab/x.py'))"
+    )
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", program], input=source, capture_output=True, check=True,
+            env=os.environ | {"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2", "3")
+    }  # fmt: skip
+    assert made == {contents.bytecode(source, "/lab/x.py")}
+
+
+def test_the_overlay_holds_job_and_workloads(tmp_path: Path) -> None:
+    program = tmp_path / "sleeper"
+    shutil.copy("/bin/true", program)
+    overlay = initramfs.Overlay({"call": JOBS["hello"].call}, {"sleeper": program}, {"/etc/x": b"y"})
+    assert not overlay.loads_bpf
+    archive = overlay.archive()
+    assert archive == overlay.archive()
+    assert b"/lab/cache/sched-labs/workloads/"[1:] in archive
+    assert b'{"call": "sched_labs.kernels.jobs.basic:hello"}' in archive
+    assert initramfs.Overlay({"call": JOBS["run_queue"].call}).loads_bpf
+
+
+def test_the_base_is_made_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def make() -> bytes:
+        made.append(1)
+        return b"archive"
+
+    files = ((str(HERE), HERE / "packages-debian.txt"),)
+    assert initramfs._cached("base", files, make) == initramfs._cached("base", files, make) == b"archive"
+    assert len(made) == 1
+    assert [path.suffix for path in (cache / ".guest").iterdir()] == [".cpio"]
+
+
+def test_numpy_in_the_guests_half_of_an_experiment_is_refused_by_name() -> None:
+    program = (
+        "from sched_labs.kernels.jobs import stand_in; stand_in.install();"
+        "import numpy as np, pandas as pd; from numpy.typing import NDArray;"
+        "np.clip(1, 2, 3)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "numpy.clip was used while measuring" in done.stderr
+    assert "numpy" not in sys.modules or not isinstance(sys.modules["numpy"], stand_in._Module)
+
+
+# the line between guest and host
+
+
+@pytest.mark.parametrize("payload", [None, 0, "text", {"a": [1, 2.5, None]}, "µ" * 10, list(range(100_000))])
+def test_what_is_sent_arrives(payload: object) -> None:
+    line = wire.encode("result", payload)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert wire.decode(line) == ("result", payload)
+
+
+def test_no_damaged_line_is_taken_for_a_result() -> None:
+    line = wire.encode("result", {"late_ns": list(range(50))}).rstrip()
+    for cut in range(len(line)):
+        assert wire.decode(line[:cut]) is None
+    for place in range(len(b"SL result "), len(line)):
+        assert wire.decode(line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :]) is None
+
+
+def test_progress_lines_are_told_apart() -> None:
+    line = b'{"experiment": "x", "done": 1, "total": 4, "label": "pipe"}'
+    assert wire.decode_progress(line) == ("pipe", 0.25)
+    assert wire.decode_progress(b"[    2.1] Kernel panic") is None
+    assert wire.decode_progress(wire.encode("result", 1)) is None
+
+
+# QEMU's command line
+
+
+@pytest.fixture
+def any_qemu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
+
+
+def _guest(timing: str, architecture: str = "amd64", **changes: object) -> qemu.Guest:
+    return qemu.Guest(Path("/k/vmlinuz"), architecture, timing, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("any_qemu")
+def test_emulated_guests_have_no_cmpxchg16b() -> None:
+    for timing in (qemu.VM_EMULATED, qemu.DETERMINISTIC):
+        words = qemu.command(_guest(timing), "/proc/self/fd/3", 4, 5)
+        assert words[words.index("-cpu") + 1] == "max,cx16=off"
+
+
+@pytest.mark.usefixtures("any_qemu")
+def test_a_deterministic_guest_has_one_cpu_and_counts_instructions() -> None:
+    words = " ".join(qemu.command(_guest(qemu.DETERMINISTIC, cpus=4), "i", 4, 5))
+    assert "-smp 1 " in words
+    assert "-icount shift=0,align=off,sleep=off" in words
+    assert "thread=single" in words
+    assert "nokaslr norandmaps" in words
+    assert "clock=vm" in words
+    assert "-seed 1" in words
+
+
+@pytest.mark.usefixtures("any_qemu")
+def test_kvm_is_asked_for_only_by_its_name() -> None:
+    assert "kvm" in qemu.command(_guest(qemu.VM_KVM), "i", 4, 5)
+    assert not any("kvm" in word for word in qemu.command(_guest(qemu.VM_EMULATED), "i", 4, 5))
+
+
+@pytest.mark.usefixtures("any_qemu")
+def test_nothing_is_read_from_the_readers_qemu_configuration_and_no_window_opens() -> None:
+    words = " ".join(qemu.command(_guest(qemu.VM_EMULATED, append="preempt=full quiet"), "i", 4, 5))
+    for part in ("-nodefaults", "-no-user-config", "-display none", "-no-reboot", "panic=-1", "preempt=full"):
+        assert part in words
+
+
+@pytest.mark.usefixtures("any_qemu")
+def test_an_arm_guest_shares_one_line() -> None:
+    words = qemu.command(_guest(qemu.VM_EMULATED, "arm64"), "i", 4, 5)
+    assert words[0].endswith("qemu-system-aarch64")
+    assert words.count("-serial") == 1
+    assert any("console=ttyAMA0" in word for word in words)
+
+
+def test_no_qemu_is_said_with_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    with pytest.raises(QemuError, match="not installed") as refused:
+        runner.run("6.1", "hello")
+    assert "apt install" in refused.value.remedy
+
+
+def test_too_little_memory_is_refused_before_booting(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(QemuError, match="too small"):
+        qemu.check_memory(_guest(qemu.VM_EMULATED, memory_mib=64), 20 * 2**20)
+    with pytest.raises(QemuError, match="free"):
+        qemu.check_memory(_guest(qemu.VM_EMULATED, memory_mib=2**30), 20 * 2**20)
+    qemu.check_memory(_guest(qemu.VM_EMULATED, memory_mib=256), 20 * 2**20)
+
+
+@pytest.mark.parametrize(
+    ("wish", "word"),
+    [
+        ({"timing": "native"}, "timing"),
+        ({"timing": "deterministic", "cpus": 2}, "one CPU"),
+        ({"cpus": 0}, "CPUs"),
+    ],
+)
+def test_impossible_wishes_are_refused(wish: dict[str, object], word: str) -> None:
+    with pytest.raises(ParameterError, match=word):
+        runner.run("6.1", "hello", **wish)  # type: ignore[arg-type]
+
+
+def test_an_unknown_job_names_those_there_are() -> None:
+    with pytest.raises(ParameterError, match="no job") as refused:
+        runner.run("6.1", "dance")
+    assert "sleeper_among_hogs" in refused.value.remedy
+
+
+# guests that misbehave: a QEMU that is a script
+
+
+FAKE = """#!{python}
+import re, socket, sys, time
+sys.path.insert(0, {source!r})
+if "--version" in sys.argv:
+    print("QEMU emulator version 9.9 (a fake)"); sys.exit()
+from sched_labs.kernels import wire
+fds = [int(n) for n in re.findall(r"socket,id=\\w+,fd=(\\d+)", " ".join(sys.argv))]
+console, answers = (socket.socket(fileno=fd) for fd in fds)
+said = console.send
+def up(): answers.send(wire.encode("up", {{"release": "6.1", "version": "#1", "uptime_s": 1.0}}))
+def end(status=0): answers.send(wire.encode("end", {{"status": status}}))
+with open({log!r}, "a") as log: log.write("boot\\n")
+boots = len(open({log!r}).read().split())
+{body}
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    """Makes a QEMU that does what the test says; returns a function that boots it."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    log = tmp_path / "boots"
+    if not shutil.which("setpriv"):
+        pytest.skip("setpriv (util-linux) is not installed")
+
+    def boot(body: str, deadline_s: float = 20.0) -> tuple[qemu.Boot, int]:
+        program = folder / "qemu-system-x86_64"
+        program.write_text(
+            FAKE.format(python=sys.executable, source=str(contents.PACKAGE.parent), log=str(log), body=body)
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        return runner._boot(_guest(qemu.VM_EMULATED), [b"initramfs"], deadline_s, lambda text, share: None)
+
+    boot.log = log  # type: ignore[attr-defined]
+    yield boot
+
+
+def _boots(fake: object) -> int:
+    return len(fake.log.read_text().split())  # type: ignore[attr-defined]
+
+
+def test_an_answer_comes_through(fake: object) -> None:
+    boot, retries = fake("up(); answers.send(wire.encode('result', {'x': 1})); end(); time.sleep(60)")  # type: ignore[operator]
+    assert boot.result == {"x": 1}
+    assert boot.up["release"] == "6.1"
+    assert retries == 0
+    assert boot.duration_s < 20
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000009",
+        "Oops: general protection fault, probably for non-canonical address: 0000 [#1] PREEMPT SMP NOPTI",
+        "BUG: unable to handle page fault for address: ffff8880",
+        "Internal error: Oops - Undefined instruction: 0000000002000000 [#1] SMP",
+    ],
+)
+def test_a_broken_guest_is_started_once_more(fake: object, words: str) -> None:
+    boot, retries = fake(  # type: ignore[operator]
+        f"if boots == 1: said({('[    1.0] ' + words + chr(10)).encode()!r}); time.sleep(60)\n"
+        "up(); answers.send(wire.encode('result', 7)); end(); time.sleep(60)"
+    )
+    assert (boot.result, retries) == (7, 1)
+
+
+def test_a_guest_that_breaks_twice_is_reported_with_its_last_words(fake: object) -> None:
+    body = (
+        "said(b'first line\\r\\n[    1.0] Kernel panic - not syncing: VFS: no root\\r\\nlast line\\r\\n');"
+        "time.sleep(60)"
+    )
+    with pytest.raises(GuestError, match="VFS: no root") as broken:
+        fake(body)  # type: ignore[operator]
+    assert _boots(fake) == 2
+    assert "first line" in broken.value.console
+    assert "last line" in str(broken.value)
+
+
+def test_an_oops_after_the_first_words_spoils_the_answer(fake: object) -> None:
+    body = (
+        "up(); said(b'Oops: 0002 [#1] SMP\\n'); time.sleep(0.5);"
+        "answers.send(wire.encode('result', 1)); end(); time.sleep(60)"
+    )
+    with pytest.raises(GuestError, match="Oops"):
+        fake(body)  # type: ignore[operator]
+
+
+def test_half_a_message_is_no_answer(fake: object) -> None:
+    body = "up(); answers.send(wire.encode('result', list(range(99)))[:40] + b'\\n'); time.sleep(60)"
+    with pytest.raises(GuestError, match="half a message"):
+        fake(body)  # type: ignore[operator]
+    assert _boots(fake) == 2
+
+
+def test_a_guest_that_switches_itself_off_is_noticed_at_once(fake: object) -> None:
+    with pytest.raises(GuestError, match="switched itself off"):
+        fake("up()")  # type: ignore[operator]
+    assert _boots(fake) == 2
+
+
+def test_a_silent_guest_meets_its_deadline_and_is_not_started_again(fake: object) -> None:
+    before = time.monotonic()
+    with pytest.raises(GuestError, match="still working on its job"):
+        fake("up(); time.sleep(60)", deadline_s=1.5)  # type: ignore[operator]
+    assert time.monotonic() - before < 10
+    assert _boots(fake) == 1
+
+
+def test_a_guest_that_does_not_come_up_is_started_again(
+    fake: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(qemu.BOOT_DEADLINE_S, qemu.VM_EMULATED, 1.0)
+    with pytest.raises(GuestError, match="had not come up"):
+        fake("time.sleep(60)", deadline_s=30)  # type: ignore[operator]
+    assert _boots(fake) == 2
+
+
+def test_qemus_own_refusal_is_passed_on(fake: object) -> None:
+    with pytest.raises(QemuError, match="no such machine"):
+        fake("sys.stderr.write('no such machine\\n'); sys.exit(1)")  # type: ignore[operator]
+    assert _boots(fake) == 1
+
+
+def test_progress_is_passed_on(fake: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, float | None]] = []
+    body = (
+        'up(); answers.send(b\'{"experiment": "x", "done": 1, "total": 2, "label": "half"}\\n\');'
+        "answers.send(wire.encode('result', 1)); end(); time.sleep(60)"
+    )
+    monkeypatch.setattr(runner, "_boot", lambda *a: (qemu.boot(*a[:3], lambda t, s: told.append((t, s))), 0))
+    fake(body)  # type: ignore[operator]
+    assert ("half", 0.5) in told
+    assert told[0][0] == "booting"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_when_the_host_is_killed(fake: object, tmp_path: Path, how: signal.Signals) -> None:
+    with contextlib.suppress(GuestError):
+        fake("up(); time.sleep(0.1)")  # type: ignore[operator] # writes the fake into the path
+    script = tmp_path / "bin" / "qemu-system-x86_64"
+    body = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(__import__('os').getpid())); up(); time.sleep(60)"
+    script.write_text(
+        FAKE.format(
+            python=sys.executable, source=str(contents.PACKAGE.parent), log=str(tmp_path / "b"), body=body
+        )
+    )
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    program = (
+        "from pathlib import Path; from sched_labs.kernels import qemu;"
+        "qemu.boot(qemu.Guest(Path('/k'), 'amd64', 'vm-emulated'), [b'x'], 60, lambda t, s: None)"
+    )
+    host = subprocess.Popen(
+        [sys.executable, "-c", program], env=os.environ | {"TMPDIR": str(scratch)}, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        guest = int((tmp_path / "pid").read_text())
+        time.sleep(0.3)
+        host.send_signal(how)
+        host.wait(timeout=10)
+        while Path(f"/proc/{guest}").exists() and _state(guest) != "Z":
+            assert time.monotonic() < deadline, "QEMU outlived its host"
+            time.sleep(0.05)
+    finally:
+        host.kill()
+        host.wait()
+    assert list(scratch.iterdir()) == []
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "Z"
+
+
+# KVM
+
+
+def test_a_kvm_device_that_runs_no_guest_counts_as_none(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = tmp_path / "kvm"
+    device.touch()
+    monkeypatch.setattr(kvm, "_DEVICE", device)
+    monkeypatch.setattr(qemu, "version", lambda architecture: "9.9")
+    tried: list[str] = []
+
+    def refuse(guest: qemu.Guest, *_: object) -> qemu.Boot:
+        tried.append(guest.timing)
+        raise QemuError("QEMU ended with status -6: failed to set MSR 0x10a\nmore")
+
+    monkeypatch.setattr(qemu, "boot", refuse)
+    found = kvm.probe(_guest("vm"), [b"x"])
+    assert not found.works
+    assert "MSR" in found.why
+    assert "\n" not in found.why
+    assert kvm.probe(_guest("vm"), [b"x"]) == found
+    assert tried == [qemu.VM_KVM]  # the second answer was remembered
+
+
+def test_a_kvm_that_runs_a_guest_is_used(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = tmp_path / "kvm"
+    device.touch()
+    monkeypatch.setattr(kvm, "_DEVICE", device)
+    monkeypatch.setattr(qemu, "version", lambda architecture: "9.9")
+    monkeypatch.setattr(qemu, "boot", lambda *_: qemu.Boot(result={}))
+    assert kvm.probe(_guest("vm"), [b"x"]).works
+
+
+def test_no_kvm_device_is_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kvm, "_DEVICE", Path("/nonexistent"))
+    assert "no /dev/kvm" in kvm.probe(_guest("vm"), []).why
+
+
+# errors of jobs, experiments, the command line
+
+
+def test_a_jobs_error_is_raised_here_as_it_was_there() -> None:
+    raised = runner._as_raised({"kind": "ParameterError", "what": "No.", "remedy": "Yes.", "traceback": "t"})
+    assert isinstance(raised, ParameterError)
+    assert (raised.what, raised.remedy) == ("No.", "Yes.")
+    other = runner._as_raised(
+        {"kind": "ValueError", "what": "ValueError: x", "remedy": "", "traceback": "Traceback"}
+    )
+    assert isinstance(other, JobError)
+    assert "Traceback" in str(other)
+
+
+def test_a_job_that_fails_still_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, object]] = []
+
+    class Channel:
+        def send(self, what: str, payload: object) -> None:
+            sent.append((what, payload))
+
+    job = {"call": "math:sqrt", "parameters": {"wrong": 1}, "not_before_s": 0}
+    wire.work(job, Channel())  # type: ignore[arg-type]
+    [(what, payload)] = sent
+    assert what == "error"
+    assert payload["kind"] == "TypeError"  # type: ignore[index]
+
+
+def test_an_experiment_that_needs_counters_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    experiments = pytest.importorskip("sched_labs.experiments")
+
+    class Needy:
+        name, needs_pmu = "cache.misses", True
+
+    monkeypatch.setattr(experiments, "find", lambda name: Needy)
+    with pytest.raises(ParameterError, match="hardware counters"):
+        experiment.run_experiment("cache.misses", "6.1", {})
+
+
+def _main(*words: str) -> int:
+    parser = argparse.ArgumentParser(prog="sched-labs")
+    cli.add_parser(parser.add_subparsers(required=True))
+    arguments = parser.parse_args(["kernels", *words])
+    return int(arguments.handler(arguments))
+
+
+def test_parameters_from_the_command_line() -> None:
+    words = ["--hogs", "3", "--period-us=500", "--flag", "--sizes", "[1, 2]", "--by", "pipe"]
+    assert cli.parameters(words) == {
+        "hogs": 3, "period_us": 500, "flag": True, "sizes": [1, 2], "by": "pipe",
+    }  # fmt: skip
+    with pytest.raises(ParameterError):
+        cli.parameters(["hogs", "3"])
+
+
+def test_run_splits_its_words_at_the_dashes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+
+    def run_each(kernels: list[str], job: str, given: dict[str, object], **options: object) -> list[object]:
+        asked.append((kernels, job, given, options["timing"], options["append"]))
+        return []
+
+    monkeypatch.setattr(runner, "run_each", run_each)
+    _main(
+        "run",
+        "6.1",
+        "6.12",
+        "--timing",
+        "deterministic",
+        "--append",
+        "a=b",
+        "--",
+        "throttle",
+        "--seconds",
+        "1",
+    )
+    _main("run", "--timing", "vm", "gallery", "--", "hello")
+    assert asked[0] == (["6.1", "6.12"], "throttle", {"seconds": 1}, "deterministic", "a=b")
+    assert asked[1] == (list(catalogue.gallery()), "hello", {}, "vm", "")
+    with pytest.raises(SystemExit):
+        _main("run", "6.1")
+    assert "say what to run" in capsys.readouterr().err
+
+
+def test_list_and_get(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _pretend(cache, "6.1")
+    monkeypatch.setattr(packages, "_Apt", None)
+    assert _main("list") == 0
+    assert "6.1.176-1" in capsys.readouterr().out
+    assert _main("get", "6.1") == 0
+    assert str(cache / "6.1" / "vmlinuz") in capsys.readouterr().out
+    with pytest.raises(UnknownKernelError):
+        _main("get", "latest")
+
+
+def test_every_error_says_what_to_do() -> None:
+    for error in (UnknownKernelError, PackageError, NetworkError, QemuError, GuestError, JobError):
+        assert issubclass(error, SchedLabError)

@@ -1,0 +1,192 @@
+"""Other kernels, booted: 6.1 (CFS) and 6.12 (EEVDF).
+
+Skipped, with the reason, where QEMU is missing or a kernel is neither cached nor to be had.
+Times are the host's mood; what is tested is what each kernel is, decides and counts.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernels import deterministic
+
+from sched_labs import kernels
+from sched_labs.errors import ParameterError, WorkloadError
+from sched_labs.kernels.errors import GuestError, JobError, KernelError, PackageError, QemuError
+from sched_labs.machine.bpf import bcc_module
+
+CFS, EEVDF = "6.1", "6.12"
+BOTH = pytest.mark.parametrize("name", [CFS, EEVDF])
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _can_boot() -> None:
+    try:
+        for name in (CFS, EEVDF):
+            kernels.get(name)
+        kernels.run(CFS, "hello")
+    except (PackageError, QemuError) as error:
+        pytest.skip(f"no other kernel can be booted here: {error.what}")
+
+
+def facts(name: str) -> dict[str, Any]:
+    value = kernels.run(name, "survey").value
+    return {key: fact["value"] for key, fact in value["facts"].items()}
+
+
+def test_the_survey_tells_cfs_from_eevdf_and_names_each_kernels_tunables() -> None:
+    old, new = facts(CFS), facts(EEVDF)
+    assert old["kernel.release"].startswith("6.1.")
+    assert new["kernel.release"].startswith("6.12.")
+    assert (old["kernel.scheduler"], new["kernel.scheduler"]) == ("CFS", "EEVDF")
+    assert isinstance(old["tunable.latency_ns"], int)
+    assert new["tunable.latency_ns"] is None
+    assert isinstance(new["tunable.base_slice_ns"], int)
+    assert old["tunable.base_slice_ns"] is None
+    for found in (old, new):
+        assert found["cgroup.version"] in (2, "2", "v2")
+        assert found["proc.schedstat"] is True
+        assert "full" in found["tunable.preempt"]
+
+
+@BOTH
+def test_a_quota_throttles_in_nearly_every_period(name: str) -> None:
+    answer = kernels.run(name, "throttle", {"quota_percent": 20, "seconds": 1.5})
+    counted = answer.value["cpu_stat"]
+    assert answer.value["quota"] == "20000 100000"
+    assert counted["nr_periods"] >= 10
+    assert counted["nr_throttled"] >= 0.7 * counted["nr_periods"]
+    assert counted["throttled_usec"] > 0.5 * counted["usage_usec"]
+    # Whoever is throttled waits for the next period: most of 100 ms.
+    assert max(answer.value["late_ns"]) > 20_000_000
+
+
+@BOTH
+def test_hogs_share_the_cpu_and_the_answer_says_how_it_was_timed(name: str) -> None:
+    answer = kernels.run(name, "sleeper_among_hogs", {"wakes": 200, "hogs": 2})
+    assert len(answer.value["late_ns"]) == 200
+    assert len(answer.value["hog_cpu_ns"]) == 2
+    assert sum(answer.value["hog_cpu_ns"]) > 10 * answer.value["sleeper_cpu_ns"]
+    assert answer.timing in ("vm-kvm", "vm-emulated")
+    levels = [level for level, _ in answer.notes]
+    assert ("flag" in levels) == (answer.timing == "vm-emulated")
+    assert answer.kernel.version in answer.key["kernel"]
+
+
+@BOTH
+def test_the_bpf_probe_counts_every_wait(name: str) -> None:
+    if bcc_module() is None:
+        pytest.skip("BCC is not installed (python3-bpfcc)")
+    answer = kernels.run(name, "run_queue", {"hogs": 2, "wakes": 100})
+    waits = {cause: sum(count for _, _, count in bins) for cause, bins in answer.value["waits"].items()}
+    assert not any(answer.value["losses"].values())
+    # Every time the sleeper slept, it was woken once; the other threads sleep at the start and at the end.
+    assert 0 <= waits["wakeup"] - answer.value["sleeper_voluntary_switches"] < 40
+    # The hogs wait when they are taken off the CPU.
+    assert waits["preempted"] > 10
+
+
+@BOTH
+def test_two_deterministic_runs_are_the_same_to_the_byte(name: str) -> None:
+    first, second = deterministic.run(name), deterministic.run(name)
+    assert deterministic.as_text(first) == deterministic.as_text(second)
+    deterministic.check_relations(first)
+    why = deterministic.difference(first)
+    if why:
+        pytest.skip(f"repeated and plausible, but not compared with the recorded run: {why}")
+    assert first.value == deterministic.recorded(name)["value"]  # type: ignore[index]
+
+
+def test_an_experiment_returns_its_result_from_another_kernel() -> None:
+    from sched_labs.kernels.experiment import run_experiment
+
+    parameters = {
+        "profile": "tiny",
+        "mechanisms": ["pipe"],
+        "placements": ["same_cpu"],
+        "between": ["threads"],
+    }
+    result = run_experiment("context_switch.matrix", CFS, parameters, progress=False)
+    assert result.kind == "context_switch.matrix"
+    assert result.machine["kernel"].startswith("6.1.")
+    assert result.machine["scheduler"] == "CFS"
+    assert result.timing in ("vm-kvm", "vm-emulated")
+    assert result.parameters["kernel"] == CFS
+    together = result.data[result.data.condition == "exchange"]
+    switches = (together.voluntary_switches + together.involuntary_switches) / together.round_trips
+    assert switches.median() == pytest.approx(2, abs=0.2)
+    assert result.flags if result.timing == "vm-emulated" else True
+
+
+def test_errors_come_out_of_the_guest() -> None:
+    with pytest.raises(ParameterError, match="quota"):
+        kernels.run(CFS, "throttle", {"quota_percent": 0})
+    with pytest.raises(WorkloadError, match="--hogs takes a number"):
+        kernels.run(CFS, "sleeper_among_hogs", {"hogs": 1000})
+    with pytest.raises(JobError, match="no_such_module") as failed:
+        kernels.run(CFS, "no_such_module:f")
+    assert "Traceback" in str(failed.value)
+
+
+def test_a_kernel_that_panics_is_reported_with_its_console() -> None:
+    with pytest.raises(GuestError, match="panic") as broken:
+        kernels.run(CFS, "hello", append="rdinit=/nowhere root=/nowhere")
+    assert "Kernel panic" in broken.value.console
+
+
+def test_a_job_that_takes_too_long_meets_its_deadline() -> None:
+    before = time.monotonic()
+    with pytest.raises(GuestError, match="still working"):
+        kernels.run(CFS, "sleeper_among_hogs", {"wakes": 30_000}, deadline_s=8)
+    assert time.monotonic() - before < 20
+
+
+def test_nothing_runs_on_after_a_kill(tmp_path: Path) -> None:
+    program = (
+        f"from sched_labs import kernels; kernels.run({CFS!r}, 'sleeper_among_hogs', {{'wakes': 30000}})"
+    )
+    host = subprocess.Popen([sys.executable, "-c", program], env=os.environ | {"TMPDIR": str(tmp_path)})
+    try:
+        deadline = time.monotonic() + 30
+        while not (guests := children(host.pid)):
+            assert time.monotonic() < deadline
+            assert host.poll() is None
+            time.sleep(0.05)
+        time.sleep(1)
+        host.send_signal(signal.SIGKILL)
+        host.wait()
+        while any(Path(f"/proc/{pid}").exists() for pid in guests):
+            assert time.monotonic() < deadline, "QEMU outlived its host"
+            time.sleep(0.05)
+    finally:
+        host.kill()
+        host.wait()
+    assert list(tmp_path.iterdir()) == []
+
+
+def children(pid: int) -> list[int]:
+    """The QEMUs that a process has started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == pid and "qemu" in (entry / "comm").read_text():
+                    found.append(int(entry.name))
+            except (OSError, IndexError):
+                continue
+    return found
+
+
+def test_an_unknown_series_is_refused() -> None:
+    with pytest.raises(KernelError):
+        kernels.run("4.4.0-rt", "hello")
