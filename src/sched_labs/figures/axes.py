@@ -66,13 +66,14 @@ def range_text(low_ns: float, high_ns: float) -> str:
     return f"{low} to {high}"
 
 
-def _decades(low: float, high: float) -> list[float]:
-    """Round values from low to high: powers of ten, with 2 and 5 between them where there is room."""
+def _round_values(low: float, high: float) -> list[float]:
+    """Round values from low to high: powers of ten, with more between them where there is room."""
     span = math.log10(high / low)
-    steps = (1, 2, 5) if span < 2.2 else (1, 3) if span < 3.2 else (1,)
-    every = max(1, math.ceil(span / 8))
+    steps: tuple[float, ...] = (1,)
+    for room, finer in ((3.2, (1, 3)), (2.2, (1, 2, 5)), (0.6, (1, 1.5, 2, 3, 4, 5, 7))):
+        steps = finer if span < room else steps
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    ticks = [m * 10.0**e for e in range(first, last + 1) if e % every == 0 for m in steps]
+    ticks = [step * 10.0**e for e in range(first, last + 1) for step in steps]
     return [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
 
 
@@ -85,19 +86,16 @@ def log_time(ax: Axes, which: str, low_ns: float, high_ns: float) -> None:
     set_scale, set_limits = (ax.set_xscale, ax.set_xlim) if which == "x" else (ax.set_yscale, ax.set_ylim)
     set_scale("log")
     set_limits(low_ns, high_ns)
-    _label(ax, which, _decades(low_ns, high_ns), time_text)
+    _label(ax, which, _round_values(low_ns, high_ns), time_text)
 
 
 def symlog_time(ax: Axes, low_ns: float, high_ns: float, linear_ns: float) -> None:
-    """A vertical time axis for differences: logarithmic outside ±linear_ns, linear through zero inside."""
+    """A vertical time axis for differences: logarithmic outside ±linear_ns (a power of ten), linear
+    through zero inside it."""
     ax.set_yscale("symlog", linthresh=linear_ns, linscale=0.7)
     ax.set_ylim(low_ns, high_ns)
-    ticks = [0.0]
-    if high_ns > linear_ns:
-        ticks += [t for t in _decades(linear_ns, high_ns) if math.log10(t / linear_ns) % 1 < 1e-9]
-    if low_ns < 0:
-        reach = max(linear_ns, -low_ns)
-        ticks += [-t for t in _decades(linear_ns, reach) if t <= -low_ns and abs(math.log10(t)) % 1 < 1e-9]
+    decades = [10.0**e for e in range(round(math.log10(linear_ns)), 19)]
+    ticks = [0.0, *(t for t in decades if t <= high_ns), *(-t for t in decades if -t >= low_ns)]
     _label(ax, "y", sorted(ticks), time_text)
 
 

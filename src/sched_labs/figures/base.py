@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure as Drawing
 
 from ..errors import ParameterError, ResultError
-from . import style, svg
+from . import axes, style, svg
 
 SUFFIXES = (".svg", ".png", ".pdf")
 
@@ -30,6 +30,8 @@ class Drawable(Protocol):
     def data(self) -> pd.DataFrame: ...
     @property
     def machine(self) -> dict[str, Any]: ...
+    @property
+    def flags(self) -> list[str]: ...
     def summary(self) -> pd.DataFrame: ...
     def provenance_line(self) -> str: ...
 
@@ -190,7 +192,7 @@ def draw(
 
     A prediction is a `Prediction`, or a mapping with "value" and "unit" (and "label") as the store keeps it.
     Raises ParameterError for a kind that no figure draws, a recorded result of another kind and a prediction
-    in a unit that is neither a time nor a size, and ResultError for a result that holds nothing to draw.
+    in a unit that the figure has no axis for, and ResultError for a result that holds nothing to draw.
     """
     drawer = _drawers.get(result.kind)
     if drawer is None:
@@ -221,7 +223,7 @@ def _prediction(given: Prediction | Mapping[str, Any]) -> Prediction:
         ) from error
     if made.ns is None and made.size_bytes is None:
         raise ParameterError(
-            f"A prediction in {made.unit!r} has no axis on this figure.",
+            f"A prediction in {made.unit!r} is neither a time nor a size.",
             f"Use one of {', '.join((*_NS, *_BYTES))}.",
         )
     if not (math.isfinite(made.value) and made.value > 0):
@@ -234,23 +236,23 @@ def _prediction(given: Prediction | Mapping[str, Any]) -> Prediction:
 
 def columns(frame: pd.DataFrame, wanted: Sequence[str], what: str) -> pd.DataFrame:
     """The wanted columns of a frame; ResultError when it has none of a name, or no row at all."""
+    if frame.empty:
+        raise ResultError(f"{what} is empty: nothing was measured.", "Run the experiment again, for longer.")
     missing = [name for name in wanted if name not in frame.columns]
     if missing:
         raise ResultError(
             f"{what} has no column {', '.join(missing)}.",
             "It was made by another version; run the experiment again.",
         )
-    if frame.empty:
-        raise ResultError(f"{what} is empty: nothing was measured.", "Run the experiment again, for longer.")
     return frame.loc[:, list(wanted)].reset_index(drop=True)
 
 
 def machine_name(machine: Mapping[str, Any], *, longest: int = 34) -> str:
     """A machine in a few words for a legend: "AMD EPYC 9R14, Linux 6.18"."""
-    model = str(machine.get("cpu_model") or "unknown CPU")
+    model = str(machine.get("cpu_model") or "")
     model = re.sub(r"\((R|TM|tm|C)\)", "", model)
     model = re.sub(r"\b(CPU|Processor|\d+-Core)\b|@.*", "", model)
-    model = " ".join(model.split())
+    model = " ".join(model.split()) or "unknown CPU"
     release = re.match(r"\d+\.\d+", str(machine.get("kernel") or ""))
     kernel = f", Linux {release[0]}" if release else ""
     room = longest - len(kernel)
@@ -258,9 +260,49 @@ def machine_name(machine: Mapping[str, Any], *, longest: int = 34) -> str:
 
 
 def provenance(result: Drawable, recorded: Drawable | None) -> str:
-    """Where the numbers come from; with a recorded run in the figure, where those come from too."""
-    own = result.provenance_line()
-    return own if recorded is None else f"{own.rstrip('.')}. Pale, recorded: {recorded.provenance_line()}"
+    """Where the numbers come from, why they should be doubted, and where a recorded run comes from."""
+    parts = [result.provenance_line()]
+    if recorded is not None:
+        parts.append(f"Pale, recorded: {recorded.provenance_line()}")
+    doubts = result.flags
+    if doubts:
+        more = f" (and {len(doubts) - 3} more)" if len(doubts) > 3 else ""
+        parts.append(f"Flagged: {' '.join(doubts[:3])}{more}")
+    return " ".join(part if part.endswith((".", ")")) else f"{part}." for part in parts)
+
+
+def times_ns(predictions: Sequence[Prediction]) -> list[tuple[str, float]]:
+    """Predictions for a figure with a time axis only: label and ns.  ParameterError for a size among them."""
+    sizes = [made for made in predictions if made.ns is None]
+    if sizes:
+        raise ParameterError(
+            f"A prediction in {sizes[0].unit!r} has no axis on this figure.", f"Use one of {', '.join(_NS)}."
+        )
+    return [
+        (f"{made.label}: {axes.time_text(ns)}", ns) for made in predictions if (ns := made.ns) is not None
+    ]
+
+
+def dashed() -> dict[str, Any]:
+    """How a prediction is drawn."""
+    return {
+        "color": style.colour(style.PREDICTED),
+        "linestyle": (0, (5, 3)),
+        "linewidth": 1.8,
+        "zorder": 2.9,
+    }
+
+
+def also_drawn(recorded: Drawable | None, predictions: Sequence[Prediction]) -> str:
+    """What an alternative text adds for a recorded run and for predictions."""
+    parts = (
+        [] if recorded is None else [f" Behind it, pale: a run recorded on {machine_name(recorded.machine)}."]
+    )
+    for made in predictions:
+        size = made.size_bytes
+        value = axes.time_text(made.ns or 0) if size is None else axes.size_text(size)
+        parts.append(f" Dashed, {made.label}: {value}.")
+    return "".join(parts)
 
 
 def canvas(height: float) -> Drawing:

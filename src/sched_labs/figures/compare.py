@@ -174,10 +174,12 @@ def _matrix_caption(runs: Sequence[_Run]) -> str:
         if ratio.empty:
             said.append(f"{run.name} shares no judged case with {runs[0].name}")
             continue
+        times = axes.number_text(ratio.median(), 2)
         said.append(
-            f"A switch on {run.name} costs {axes.number_text(ratio.median(), 2)} times what it costs on "
-            f"{runs[0].name} (median of {len(ratio)} cases, "
-            f"{axes.number_text(ratio.min(), 2)} to {axes.number_text(ratio.max(), 2)})"
+            f"A switch on {run.name} costs "
+            + ("as much as" if times == "1" else f"{times} times what it costs")
+            + f" on {runs[0].name} (median of {len(ratio)} cases, "
+            f"{axes.number_text(ratio.min(), 2)} to {axes.number_text(ratio.max(), 2)} times)"
         )
     return ". ".join(said) + "."
 
@@ -201,7 +203,7 @@ def _warmup_panel(drawing: Drawing, runs: Sequence[_Run]) -> list[Any]:
     linear = max(warmup.linear_ns(table) for table in tables)
     axes.symlog_time(ax, warmup.bottom_ns(values.min(), linear), max(values.max(), linear) * 2, linear)
     sizes = np.concatenate([table["working_set_bytes"].to_numpy(float) for table in tables])
-    axes.log_size(ax, sizes.min() / 1.4, sizes.max() * 1.4)
+    axes.log_size(ax, sizes.min() / 1.5, sizes.max() * 1.5)
     ax.axhline(0, color=style.colour(style.NEUTRAL), linewidth=1.0, zorder=1.6)
     handles = []
     for run, table in zip(runs, tables, strict=True):

@@ -15,7 +15,20 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from ..errors import ResultError
 from ..probes.waits import CAUSES, quantile_ns
 from . import axes, style
-from .base import Drawable, Figure, Prediction, canvas, columns, draws, highest, machine_name, provenance
+from .base import (
+    Drawable,
+    Figure,
+    Prediction,
+    also_drawn,
+    canvas,
+    columns,
+    dashed,
+    draws,
+    highest,
+    machine_name,
+    provenance,
+    times_ns,
+)
 
 KIND = "runqlat.histogram"
 _COLUMNS = ("bin_low_ns", "bin_high_ns", "cause", "waits")
@@ -85,11 +98,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         handles = _bars(ax, table)
         if pale is not None and recorded is not None:
             handles += _recorded(ax, pale, machine_name(recorded.machine))
-        for made in predictions:
-            if made.ns is not None:
-                text = f"{made.label}: {axes.time_text(made.ns)}"
-                look: dict[str, Any] = {"linestyle": (0, (5, 3)), "linewidth": 1.8, "zorder": 3.5}
-                handles.append(ax.axvline(made.ns, color=style.colour(style.PREDICTED), label=text, **look))
+        handles += [ax.axvline(ns, label=label, **dashed()) for label, ns in times_ns(predictions)]
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
         drawing.draw_without_rendering()
         names = {q: "half" if q == 0.5 else f"{100 * q:g} %" for q in marks}
@@ -97,7 +106,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     return Figure(
         drawing,
         KIND,
-        alt=_alt(table, marks),
+        alt=_alt(table, marks) + also_drawn(recorded, predictions),
         caption=_caption(table, marks),
         provenance=provenance(result, recorded),
         data=table,
@@ -106,7 +115,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
 
 
 def _axes(ax: Axes, tables: Sequence[pd.DataFrame], predictions: Sequence[Prediction]) -> None:
-    times = [p.ns for p in predictions if p.ns is not None]
+    times = [ns for _, ns in times_ns(predictions)]
     low = min([*(part["low_ns"].min() for part in tables), *(t / 1.5 for t in times)])
     high = max([*(part["high_ns"].max() for part in tables), *(t * 1.5 for t in times)])
     axes.log_time(ax, "x", low, high * 1.15)

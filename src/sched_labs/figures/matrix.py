@@ -11,7 +11,21 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from . import axes, style
-from .base import Drawable, Figure, Prediction, canvas, columns, draws, each, listed, machine_name, provenance
+from .base import (
+    Drawable,
+    Figure,
+    Prediction,
+    also_drawn,
+    canvas,
+    columns,
+    dashed,
+    draws,
+    each,
+    listed,
+    machine_name,
+    provenance,
+    times_ns,
+)
 
 KIND = "context_switch.matrix"
 _COLUMNS = (
@@ -97,7 +111,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     return Figure(
         drawing,
         KIND,
-        alt=_alt(table),
+        alt=_alt(table) + also_drawn(recorded, predictions),
         caption=_caption(table),
         provenance=provenance(result, recorded),
         data=table,
@@ -118,7 +132,7 @@ def _position(row: Any) -> float:
 def _limits(
     table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
 ) -> tuple[float, float]:
-    values = [p.ns for p in predictions if p.ns is not None]
+    values = [ns for _, ns in times_ns(predictions)]
     for part in (table, pale):
         if part is None:
             continue
@@ -162,9 +176,8 @@ def _panel(
             ax.plot([max(row.net_lo_ns, ax.get_xlim()[0]), row.net_hi_ns], [y, y], color=direct, zorder=3)
         ax.plot(x, y, marker, color=direct, zorder=3.5)
         _say(ax, y, axes.time_text(x))
-    for made in predictions:
-        if made.ns is not None:
-            ax.axvline(made.ns, **_DASHED)
+    for _, ns in times_ns(predictions):
+        ax.axvline(ns, **dashed())
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_yticks(
         [sum(ys) / len(ys) for ys in middles.values()], [_LABELS.get(name, name) for name in middles]
@@ -174,14 +187,6 @@ def _panel(
     for ys in list(middles.values())[:-1]:
         ax.axhline(ys[-1] + 0.5, color=style.colour(style.GRID), linewidth=0.9, zorder=0.5)
     ax.spines["left"].set_visible(False)
-
-
-_DASHED: dict[str, Any] = {
-    "color": style.colour(style.PREDICTED),
-    "linestyle": (0, (5, 3)),
-    "linewidth": 1.8,
-    "zorder": 2.9,
-}
 
 
 def _same(pale: pd.DataFrame, row: Any) -> Any:
@@ -266,9 +271,7 @@ def _handles(
         handles.append(
             sample(f"recorded: {machine_name(recorded.machine)}", style.RECORDED, marker="o", markersize=9)
         )
-    for made in predictions:
-        if made.ns is not None:
-            handles.append(Line2D([], [], label=f"{made.label}: {axes.time_text(made.ns)}", **_DASHED))
+    handles += [Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions)]
     return handles
 
 

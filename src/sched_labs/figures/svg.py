@@ -181,6 +181,9 @@ def _stylesheet() -> str:
             "stroke-linejoin:round;stroke-linecap:butt;overflow:visible}",
             # Text keeps a rim of the page's colour, so that it reads where a line passes behind it.
             ".sl-svg text{paint-order:stroke;stroke:var(--sl-paper);stroke-width:3px;stroke-linejoin:round}",
+            # The book's theme puts a light plate behind rich output in the dark; a figure needs none.
+            "html[data-theme] .bd-content div.cell_output .text_html.text_html:has(>.sl-figure)"
+            "{background:none;padding:0;color:inherit}",
             ".sl-figure figcaption{margin:.5em 0 0;text-align:start;max-width:46em;line-height:1.45}",
             ".sl-figure figcaption small{color:var(--sl-neutral)}",
         )

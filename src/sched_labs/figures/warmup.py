@@ -15,8 +15,10 @@ from .base import (
     Drawable,
     Figure,
     Prediction,
+    also_drawn,
     canvas,
     columns,
+    dashed,
     draws,
     each,
     highest,
@@ -92,7 +94,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     return Figure(
         drawing,
         KIND,
-        alt=_alt(result, table),
+        alt=_alt(result, table) + also_drawn(recorded, predictions),
         caption=_caption(table),
         provenance=provenance(result, recorded),
         data=table,
@@ -120,7 +122,7 @@ def _axes(
     # Room at the top for the names of the caches.
     axes.symlog_time(ax, bottom_ns(low, linear), max(high, linear) * 5, linear)
     sizes = [*shown["working_set_bytes"], *(p.size_bytes for p in predictions if p.size_bytes is not None)]
-    axes.log_size(ax, min(sizes) / 1.4, max(sizes) * 1.4)
+    axes.log_size(ax, min(sizes) / 1.5, max(sizes) * 1.5)
     ax.axhline(0, color=style.colour(style.NEUTRAL), linewidth=1.0, zorder=1.6)
 
 
@@ -149,7 +151,7 @@ def _curves(ax: Axes, table: pd.DataFrame) -> list[Any]:
     for access, rows in table.groupby("access", sort=True):
         x, y = rows["working_set_bytes"].to_numpy(float), rows["extra_ns"].to_numpy(float)
         marker, width = _MARKERS.get(str(access), "D"), _WIDTHS.get(str(access), 1.5)
-        _join(ax, x, y, rows["seen"].to_numpy(bool), color=colour, linewidth=width)
+        _join(ax, x, y, rows["seen"].to_numpy(bool), color=colour, linewidth=width, zorder=3)
         for seen in (True, False):
             part = rows[rows["seen"].astype(bool) == seen]
             known = part[np.isfinite(part["extra_lo_ns"]) & np.isfinite(part["extra_hi_ns"])]
@@ -196,7 +198,7 @@ def _join(ax: Axes, x: Any, y: Any, seen: Any, **look: Any) -> None:
         stop = start
         while stop < strong.size and strong[stop] == clear:
             stop += 1
-        ax.plot(x[start : stop + 1], y[start : stop + 1], alpha=1.0 if clear else 0.4, zorder=3, **look)
+        ax.plot(x[start : stop + 1], y[start : stop + 1], alpha=1.0 if clear else 0.4, **look)
 
 
 def _direct(ax: Axes, table: pd.DataFrame) -> list[Any]:
@@ -246,36 +248,24 @@ def _floor(ax: Axes, table: pd.DataFrame) -> list[Any]:
 
 
 def _recorded(ax: Axes, pale: pd.DataFrame, name: str) -> list[Any]:
-    handles = []
+    colour = style.colour(style.RECORDED)
     for access, rows in pale.groupby("access", sort=True):
-        handles = ax.plot(
-            rows["working_set_bytes"].to_numpy(float),
-            rows["extra_ns"].to_numpy(float),
-            color=style.colour(style.RECORDED),
-            linewidth=1.6,
-            marker=_MARKERS.get(str(access), "D"),
-            markersize=5,
-            zorder=2.4,
-            label=f"recorded: {name}",
-        )
-    return handles
+        x, y = rows["working_set_bytes"].to_numpy(float), rows["extra_ns"].to_numpy(float)
+        _join(ax, x, y, rows["seen"].to_numpy(bool), color=colour, linewidth=1.6, zorder=2.4)
+        marker = _MARKERS.get(str(access), "D")
+        ax.plot(x, y, linestyle="none", marker=marker, color=colour, markersize=5, zorder=2.4)
+    return ax.plot([], [], color=colour, linewidth=1.6, marker="o", markersize=5, label=f"recorded: {name}")
 
 
 def _predictions(ax: Axes, predictions: Sequence[Prediction]) -> list[Any]:
     handles = []
     for made in predictions:
-        look: dict[str, Any] = {
-            "color": style.colour(style.PREDICTED),
-            "linestyle": (0, (5, 3)),
-            "linewidth": 1.8,
-            "zorder": 2.9,
-        }
         if made.ns is not None:
             text = f"{made.label}: {axes.time_text(made.ns)}"
-            handles.append(ax.axhline(made.ns, label=text, **look))
+            handles.append(ax.axhline(made.ns, label=text, **dashed()))
         elif made.size_bytes is not None:
             text = f"{made.label}: {axes.size_text(made.size_bytes)}"
-            handles.append(ax.axvline(made.size_bytes, label=text, **look))
+            handles.append(ax.axvline(made.size_bytes, label=text, **dashed()))
     return handles
 
 
