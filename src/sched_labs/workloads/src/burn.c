@@ -7,6 +7,7 @@
  * whether it was switched out meanwhile.
  *
  *     ready tid=WORKER tid=WORKER ...
+ *     chunk ns=... threshold_ns=...                 the quickest of some chunks; the threshold is at least ten of them
  *     gap worker=0 at_ns=... ns=... switches=...    one for each gap, in order; at_ns counts from the common start.
  *                                                   ns includes the one chunk that was under way
  *     worker worker=0 chunks=... cpu_ns=... voluntary=... involuntary=... wait_ns=... timeslices=... gaps=... lost=...
@@ -48,7 +49,7 @@ static struct worker {
 
 static pthread_barrier_t gate;
 static atomic_bool over;
-static int64_t start_ns, end_ns;
+static int64_t start_ns, end_ns, chunk_ns, threshold_ns;
 
 static void stop(int signal)
 {
@@ -94,9 +95,24 @@ static void do_chunk(void)
     }
 }
 
+/* On a slow machine one chunk may take longer than the threshold that was asked for: every chunk would be a gap. */
+static void measure_chunk(void)
+{
+    chunk_ns = INT64_MAX;
+    for (int i = 0; i < 50; i++) {
+        int64_t before = lab_now_ns();
+        do_chunk();
+        int64_t took = lab_now_ns() - before;
+        if (took < chunk_ns)
+            chunk_ns = took;
+    }
+    threshold_ns = plan.threshold_us * 1000;
+    if (threshold_ns < 10 * chunk_ns)
+        threshold_ns = 10 * chunk_ns;
+}
+
 static void burn(struct worker *me)
 {
-    int64_t threshold_ns = plan.threshold_us * 1000;
     long switched = involuntary_now();
     int64_t before = lab_now_ns();
     while (before < end_ns && !atomic_load_explicit(&over, memory_order_relaxed)) {
@@ -166,6 +182,7 @@ int main(int argc, char **argv)
     /* SA_RESTART: reads that are under way go on, only the workers end. */
     sigaction(SIGINT, &(struct sigaction){.sa_handler = stop, .sa_flags = SA_RESTART}, NULL);
     pthread_barrier_init(&gate, NULL, (unsigned)plan.workers + 1);
+    measure_chunk();
 
     pthread_t threads[MOST_WORKERS];
     pid_t tids[MOST_WORKERS];
@@ -187,6 +204,7 @@ int main(int argc, char **argv)
     pthread_barrier_wait(&gate);
     for (long i = 0; i < plan.workers; i++)
         pthread_join(threads[i], NULL);
+    printf("chunk ns=%" PRId64 " threshold_ns=%" PRId64 "\n", chunk_ns, threshold_ns);
     for (long i = 0; i < plan.workers; i++)
         report((int)i, &workers[i]);
     return lab_done();
