@@ -20,7 +20,7 @@ def _in_notebook() -> bool:
 
 
 class Progress:
-    """`with Progress("warmup.sweep", 18) as progress:`, then `progress.step("random, 64 KiB")` as steps end."""
+    """`with Progress("warmup.sweep", 18) as progress:`, `progress.step("random, 64 KiB")` each time."""
 
     def __init__(self, experiment: str, total: int, *, show: bool = True) -> None:
         self.experiment, self.total, self.done = experiment, total, 0

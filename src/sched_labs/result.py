@@ -119,7 +119,8 @@ class Result:
         notes = "".join(f"<li>{escape(note.level)}: {escape(note.text)}</li>" for note in self.notes)
         return (
             f'<div class="sl-result"><p><strong>{escape(self.kind)}</strong>, {len(self.data):,} '
-            f"observations in {self.duration_s:.1f} s</p><p><small>{escape(self.provenance_line())}</small></p>"
+            f"observations in {self.duration_s:.1f} s</p>"
+            f"<p><small>{escape(self.provenance_line())}</small></p>"
             + (f"<ul>{notes}</ul>" if notes else "")
             + "</div>"
         )
@@ -233,9 +234,11 @@ def from_json(text: str, source: str = "this text") -> Result:
         for key, form in _FORMS.items():
             if not isinstance(head[key], form):
                 raise ValueError(f"its {key} is a {type(head[key]).__name__}")
-        data = pd.DataFrame({column["name"]: _decode(column) for column in head["columns"]})
-        if len(data) != head["rows"]:
-            raise ValueError(f"{len(data)} rows where {head['rows']} were saved")
+        columns = {column["name"]: _decode(column) for column in head["columns"]}
+        for name, column in columns.items():  # pandas would fill a short one up with missing values
+            if len(column) != head["rows"]:
+                raise ValueError(f"{len(column)} values of {name} where {head['rows']} were saved")
+        data = pd.DataFrame(columns)
         return Result(
             kind=head["kind"],
             data=data,
