@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -243,7 +242,6 @@ def test_counts_each_wake_up_inside_the_window_only() -> None:
         time.sleep(0.1)
         before = schedstat.look(pair.pids)
         probe.start()
-        time.sleep(0.2)  # `start` has reached the helper
         pair.round_trips(1000)
         time.sleep(0.1)
         after = schedstat.look(pair.pids)
@@ -264,7 +262,6 @@ def test_counts_only_who_waits() -> None:
     with pingpong() as pair, pingpong() as other, runqlat.watch(pair.pids[1:], 20) as probe:
         before = schedstat.look(pair.pids[1:])
         probe.start()
-        time.sleep(0.2)
         other.round_trips(500)
         pair.round_trips(500)
         time.sleep(0.1)
@@ -279,7 +276,6 @@ def test_counts_only_who_waits() -> None:
 def test_a_quiet_process_has_no_waits() -> None:
     with pingpong() as quiet, pingpong() as busy, runqlat.watch(quiet.pids, 20) as probe:
         probe.start()
-        time.sleep(0.2)
         busy.round_trips(2000)
         final = probe.stop()
     assert final.total == 0 and final.data.empty and final.lost == 0  # it never ran
@@ -433,6 +429,7 @@ def test_the_helper_ends_with_its_stdin(started: bool) -> None:
         if started:
             helper.stdin.write(b"start\n")
             helper.stdin.flush()
+            assert json.loads(helper.stdout.readline())["record"] == "started"
             assert json.loads(helper.stdout.readline())["record"] == "counts"
         helper.stdin.close()
         helper.wait(timeout=5)
@@ -455,8 +452,8 @@ def test_the_helper_refuses_other_commands(line: bytes) -> None:
         helper.stdin.write(json.dumps(request).encode() + b"\n" + line)
         helper.stdin.flush()
         assert json.loads(helper.stdout.readline())["record"] == "ready"
-        assert select.select([helper.stdout], [], [], 5)[0]
-        assert json.loads(helper.stdout.readline())["record"] == "error"
+        said = [json.loads(record)["record"] for record in helper.stdout]
+        assert said in (["error"], ["started", "error"])
         assert helper.wait(timeout=5) == 1
     finally:
         with suppress(ProcessLookupError):

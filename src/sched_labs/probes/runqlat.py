@@ -75,11 +75,12 @@ class Watch:
         return float(self._channel.ready["load_s"])
 
     def start(self) -> None:
-        """Open the window. Waits that began before it do not count."""
+        """Open the window; it is open when this returns. Waits that began before it do not count."""
         if self._started:
             raise ProbeError("The measurement has been started already.", "Watch again for another one.")
-        self._started = True
         self._channel.send("start")
+        self._channel.receive("started")
+        self._started = True
 
     def __iter__(self) -> Iterator[Waits]:
         """What was counted so far, every `interval_s`, until the window closes. The last one is final."""
