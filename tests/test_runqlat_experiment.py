@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -31,7 +32,7 @@ def no_bpf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "available", lambda: probe.Availability(False, "There is none.", "Get one."))
 
 
-def measure(**parameters: object) -> Result:
+def measure(**parameters: Any) -> Result:
     return experiment.histogram(profile="tiny", progress=False, save=False, **parameters)
 
 
@@ -266,6 +267,21 @@ def test_instruments_that_disagree_are_flagged() -> None:
     assert made(1000, 1_000_000, 1050) == []
     assert any("1200 involuntary" in flag for flag in made(1000, 1_000_000, 1200))
     assert any("own clocks" in flag for flag in made(1000, 2_000_000, 1000))
+
+
+def test_the_figure_draws_one_instrument() -> None:
+    from sched_labs.figures import histogram
+
+    data = pd.DataFrame(
+        [("bpf", "preempted", 3000, 3010, 3), ("self_timed", "preempted", 9000, 9100, 5)],
+        columns=list(experiment.COLUMNS),
+    )
+    both = Result("runqlat.histogram", data, {}, {})
+    assert histogram.frame(both)["waits"].sum() == pytest.approx(3)
+    assert 3000 <= histogram.quantiles(both)[0.5] < 3010
+    timed = Result("runqlat.histogram", data.iloc[1:], {}, {})
+    assert histogram.frame(timed)["waits"].sum() == pytest.approx(5)
+    assert "5 waits" in timed.plot().caption
 
 
 def test_summary_says_what_the_rows_hold() -> None:

@@ -25,52 +25,72 @@ from .base import (
     dashed,
     draws,
     highest,
+    listed,
     machine_name,
     provenance,
     times_ns,
 )
 
 KIND = "runqlat.histogram"
-_COLUMNS = ("bin_low_ns", "bin_high_ns", "cause", "waits")
+_COLUMNS = ("instrument", "bin_low_ns", "bin_high_ns", "cause", "waits")
 QUANTILES = (0.5, 0.9, 0.99)
 _COLOURS = {"wakeup": style.WAKEUP, "preempted": style.PREEMPTED}
+_INSTRUMENTS = {"bpf": "counted in the kernel (BPF)", "self_timed": "by the workers' own clocks"}
+_STEP = 0.25  # width of a bar in doublings
 _WORDS = {"wakeup": "after a wake-up", "preempted": "after a preemption"}
 
 
 def frame(result: Drawable) -> pd.DataFrame:
-    """What the figure shows, one row per bar and cause, shortest waits first.
+    """What the figure shows, one row per instrument, bar and cause, shortest waits first.
 
-    - low_ns, high_ns: the bar, half a doubling wide (wider where the probe's own bins are wider)
+    - instrument: "bpf" (counted in the kernel) or "self_timed" (seen by the workers' own clocks); where both
+      measured, they saw the same waits, the first is drawn as bars and the second as an outline
+    - low_ns, high_ns: the bar, a quarter of a doubling wide (wider where the probe's own bins are wider)
     - cause: "wakeup" or "preempted"
     - waits: how many waits of this length and cause; a bin of the probe that lies across the edge of a bar is
       shared out by length, so this need not be whole
-    - share_percent: the same as a part of all waits of the run
+    - share_percent: the same as a part of all waits that this instrument saw
 
     Raises ResultError when the run saw no wait.
     """
-    data = columns(result.data, _COLUMNS, "This histogram of waits")
-    data = data[data["waits"] > 0]
-    if data.empty:
-        raise ResultError("The run saw no thread wait for a CPU.", "Measure longer, or with more threads.")
+    data = _waits(result)
     low = data["bin_low_ns"].to_numpy(float)
     high = data["bin_high_ns"].to_numpy(float)
-    step = max(0.5, *np.log2(high / np.maximum(low, 1.0)))
-    step = 0.5 if step < 0.6 else math.ceil(step)
+    # Bins of a few ns are wide for their length, but no bar ends there.
+    widest = float(np.log2(high / np.maximum(low, 1.0))[high > 256].max(initial=0.0))
+    step = _STEP if widest <= _STEP else math.ceil(widest)
     first = math.floor(math.log2(max(low.min(), 1.0)) / step)
-    last = math.ceil(math.log2(max(high.max(), 2.0)) / step)
-    edges = 2.0 ** (step * np.arange(first, max(last, first + 1) + 1))
-    edges_from = edges.copy()
-    edges_from[0] = 0.0  # a wait of 0 ns is in the first bar
-    rows = []
-    for cause in CAUSES:
-        part = data[data["cause"] == cause]
-        counts = _shared_out(part, edges_from)
-        rows.append(
-            pd.DataFrame({"low_ns": edges[:-1], "high_ns": edges[1:], "cause": cause, "waits": counts})
-        )
-    table = pd.concat(rows, ignore_index=True)
-    table["share_percent"] = 100 * table["waits"] / table["waits"].sum()
-    return table
+    last = max(math.ceil(math.log2(high.max()) / step), first + 1)
+    edges = 2.0 ** (step * np.arange(first, last + 1))
+    reach = np.concatenate([[0.0], edges[1:]])  # a wait of 0 ns is in the first bar
+    parts = []
+    for instrument in _instruments(data):
+        seen = data[data["instrument"] == instrument]
+        for cause in CAUSES:
+            part = pd.DataFrame({"low_ns": edges[:-1], "high_ns": edges[1:]})
+            part["waits"] = _shared_out(seen[seen["cause"] == cause], reach)
+            part["share_percent"] = 100 * part["waits"] / seen["waits"].sum()
+            parts.append(part.assign(instrument=instrument, cause=cause))
+    table = pd.concat(parts, ignore_index=True)
+    return table[["instrument", "low_ns", "high_ns", "cause", "waits", "share_percent"]]
+
+
+def main(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a frame that are drawn as bars: those of its first instrument."""
+    return table[table["instrument"] == table["instrument"].iloc[0]].reset_index(drop=True)
+
+
+def _waits(result: Drawable) -> pd.DataFrame:
+    data = columns(result.data, _COLUMNS, "This histogram of waits")
+    data = data[data["waits"] > 0].reset_index(drop=True)
+    if data.empty:
+        raise ResultError("The run saw no thread wait for a CPU.", "Measure longer, or with more threads.")
+    return data
+
+
+def _instruments(data: pd.DataFrame) -> list[str]:
+    """The kernel's count first: it sees every wait, however short."""
+    return sorted((str(name) for name in data["instrument"].unique()), key=lambda name: (name != "bpf", name))
 
 
 def _shared_out(bins: pd.DataFrame, edges: Any) -> Any:
@@ -81,8 +101,10 @@ def _shared_out(bins: pd.DataFrame, edges: Any) -> Any:
 
 
 def quantiles(result: Drawable) -> dict[float, float]:
-    """The times in ns that half, 90 % and 99 % of all waits did not exceed: {0.5: ns, 0.9: ns, 0.99: ns}."""
-    return {q: quantile_ns(result.data, q) for q in QUANTILES}
+    """The times in ns that half, 90 % and 99 % of the waits in the bars did not exceed: {0.5: ns, ...}."""
+    data = _waits(result)
+    data = data[data["instrument"] == _instruments(data)[0]]
+    return {q: quantile_ns(data, q) for q in QUANTILES}
 
 
 @draws(KIND)
@@ -95,14 +117,13 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         drawing = canvas(380)
         ax = drawing.add_subplot()
         _axes(ax, [part for part in (table, pale) if part is not None], predictions)
-        handles = _bars(ax, table)
+        handles = [*_bars(ax, main(table)), *_outlines(ax, table)]
         if pale is not None and recorded is not None:
             handles += _recorded(ax, pale, machine_name(recorded.machine))
         handles += [ax.axvline(ns, label=label, **dashed()) for label, ns in times_ns(predictions)]
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
         drawing.draw_without_rendering()
-        names = {q: "half" if q == 0.5 else f"{100 * q:g} %" for q in marks}
-        axes.mark_x(ax, {f"{names[q]} ≤ {axes.time_text(ns)}": ns for q, ns in marks.items()})
+        axes.mark_x(ax, _marks(marks))
     return Figure(
         drawing,
         KIND,
@@ -120,7 +141,7 @@ def _axes(ax: Axes, tables: Sequence[pd.DataFrame], predictions: Sequence[Predic
     high = max([*(part["high_ns"].max() for part in tables), *(t * 1.5 for t in times)])
     axes.log_time(ax, "x", low, high * 1.15)
     ax.set_xlabel("time a thread waited for a CPU")
-    top = max(part.groupby("low_ns")["share_percent"].sum().max() for part in tables)
+    top = max(part.groupby(["instrument", "low_ns"])["share_percent"].sum().max() for part in tables)
     # Room at the top for the names of the quantiles, one row each.
     ax.set_ylim(0, top * 1.38)
     ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -157,26 +178,43 @@ def _bars(ax: Axes, table: pd.DataFrame) -> list[Any]:
     return handles
 
 
-def _recorded(ax: Axes, pale: pd.DataFrame, name: str) -> list[Any]:
-    sums = pale.groupby(["low_ns", "high_ns"], as_index=False)["share_percent"].sum()
+def _steps(ax: Axes, table: pd.DataFrame, label: str, name: str, **look: Any) -> Any:
+    sums = table.groupby(["low_ns", "high_ns"], as_index=False)["share_percent"].sum()
     edges = [*sums["low_ns"], sums["high_ns"].iloc[-1]]
-    steps = ax.stairs(
-        sums["share_percent"],
-        edges,
-        color=style.colour(style.RECORDED),
-        linewidth=2.0,
-        zorder=2.5,
-        label=f"recorded: {name}",
-    )
-    return [steps]
+    return ax.stairs(sums["share_percent"], edges, color=style.colour(name), label=label, **look)
+
+
+def _outlines(ax: Axes, table: pd.DataFrame) -> list[Any]:
+    """What the other instruments saw of the same waits."""
+    return [
+        _steps(ax, rows, _INSTRUMENTS.get(str(name), str(name)), style.INK, linewidth=1.3, zorder=2.6)
+        for name, rows in table.groupby("instrument", sort=False)
+        if name != table["instrument"].iloc[0]
+    ]
+
+
+def _recorded(ax: Axes, pale: pd.DataFrame, name: str) -> list[Any]:
+    return [_steps(ax, main(pale), f"recorded: {name}", style.RECORDED, linewidth=2.0, zorder=2.5)]
+
+
+def _marks(marks: dict[float, float]) -> dict[str, float]:
+    """The quantiles with their names; those that read the same share a mark."""
+    names: dict[str, list[str]] = {}
+    places: dict[str, float] = {}
+    for q, ns in marks.items():
+        text = axes.time_text(ns)
+        names.setdefault(text, []).append("half" if q == 0.5 else f"{100 * q:g} %")
+        places[text] = ns
+    return {f"{listed(names[text])} ≤ {text}": ns for text, ns in places.items()}
 
 
 def _shares(table: pd.DataFrame) -> dict[str, float]:
-    return {cause: float(table.loc[table["cause"] == cause, "share_percent"].sum()) for cause in CAUSES}
+    bars = main(table)
+    return {cause: float(bars.loc[bars["cause"] == cause, "share_percent"].sum()) for cause in CAUSES}
 
 
 def _caption(table: pd.DataFrame, marks: dict[float, float]) -> str:
-    waits = round(float(table["waits"].sum()))
+    waits = round(float(main(table)["waits"].sum()))
     share = _shares(table)
     main = max(share, key=lambda cause: share[cause])
     words = {"wakeup": "followed a wake-up", "preempted": "followed a preemption"}[main]
@@ -188,13 +226,16 @@ def _caption(table: pd.DataFrame, marks: dict[float, float]) -> str:
 
 
 def _alt(table: pd.DataFrame, marks: dict[float, float]) -> str:
-    waits = round(float(table["waits"].sum()))
+    first = str(table["instrument"].iloc[0])
+    waits = round(float(main(table)["waits"].sum()))
     parts = [
-        f"Histogram on a logarithmic time axis: {waits:,} waits for a CPU, stacked by cause.",
+        f"Histogram on a logarithmic time axis: {waits:,} waits for a CPU, "
+        f"{_INSTRUMENTS.get(first, first)}, stacked by cause.",
         "; ".join(f"{100 * q:g} % took at most {axes.time_text(ns)}" for q, ns in marks.items()) + ".",
     ]
     for cause in CAUSES:
-        rows = table[(table["cause"] == cause) & (table["waits"] > 0)]
+        rows = main(table)
+        rows = rows[(rows["cause"] == cause) & (rows["waits"] > 0)]
         if rows.empty:
             parts.append(f"No wait {_WORDS[cause]}.")
             continue
@@ -203,4 +244,8 @@ def _alt(table: pd.DataFrame, marks: dict[float, float]) -> str:
             f"{axes.number_text(rows['share_percent'].sum(), 2)} % {_WORDS[cause]}, most of them "
             f"{axes.range_text(top['low_ns'], top['high_ns'])} long."
         )
+    for name, rows in table.groupby("instrument", sort=False):
+        if name != first:
+            seen = round(float(rows["waits"].sum()))
+            parts.append(f"Outlined: {seen:,} waits seen {_INSTRUMENTS.get(str(name), name)}.")
     return " ".join(parts)
