@@ -111,7 +111,16 @@
     }
   };
 
+  // A story is a paragraph that is emphasised as a whole (plain Markdown, so that JupyterLab shows it too).
+  const stories = () => {
+    for (const emphasis of document.querySelectorAll(".bd-article p > em:only-child")) {
+      const paragraph = emphasis.parentElement;
+      if (paragraph.textContent.trim() === emphasis.textContent.trim()) paragraph.classList.add("story");
+    }
+  };
+
   const begin = async () => {
+    stories();
     scrollable();
     addEventListener("resize", scrollable);
     if (server !== null) offerLab();

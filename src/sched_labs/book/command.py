@@ -21,12 +21,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal = Terminal()
     try:
         book = checkout(options.root)
-        failures = [] if options.command == "serve" else _build(book, options.profile, options.fresh, terminal)
+        failures = (
+            [] if options.command == "serve" else _build(book, options.profile, options.fresh, terminal)
+        )
         if options.command == "build":
             return 1 if failures else 0
         from ..server import serve
 
-        return serve.run(book.html, notebooks=book.root / "notebooks", port=options.port, browser=options.browser)
+        return serve.run(
+            book.html, notebooks=book.root / "notebooks", port=options.port, browser=options.browser
+        )
     except SchedLabError as error:
         terminal.say(f"sched-labs: {error}")
         return 1
@@ -39,7 +43,9 @@ def _build(book: Checkout, profile: str, fresh: bool, terminal: Terminal) -> lis
     parts = chapters(book)
     _introduce(terminal)
     failures = [
-        failure for part in parts if (failure := measure(book, part, profile, terminal, fresh=fresh)) is not None
+        failure
+        for part in parts
+        if (failure := measure(book, part, profile, terminal, fresh=fresh)) is not None
     ]
     pages.build(book, parts, terminal)
     for failure in failures:
@@ -56,7 +62,9 @@ def _introduce(terminal: Terminal) -> None:
 
     facts = survey().provenance()
     terminal.say(f"This machine: {facts['cpu_model'] or facts['arch']}, CPUs {facts['cpus_allowed']}")
-    hypervisor = f", in a virtual machine ({facts['hypervisor']})" if facts["hypervisor"] not in (None, "none") else ""
+    hypervisor = (
+        f", in a virtual machine ({facts['hypervisor']})" if facts["hypervisor"] not in (None, "none") else ""
+    )
     terminal.say(f"  Linux {facts['kernel']}, scheduler {facts['scheduler']}{hypervisor}")
     try:
         built = workloads.build_all()
@@ -89,7 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--fresh", action="store_true", help="measure again even where nothing changed")
     parser.add_argument("--root", type=Path, help="the checkout (default: the one this was installed from)")
-    parser.add_argument("--port", type=int, default=8888, help="port on 127.0.0.1; the next free one where it is taken")
+    parser.add_argument(
+        "--port", type=int, default=8888, help="port on 127.0.0.1; the next free one where it is taken"
+    )
     parser.add_argument(
         "--browser",
         action=argparse.BooleanOptionalAction,

@@ -46,9 +46,11 @@ def measure(
     import nbformat
 
     target = book.measured / f"{chapter.name}.ipynb"
-    inputs = fingerprint(book, chapter, profile)
+    inputs = fingerprint(chapter, profile)
     if not fresh and _made_from(target) == inputs:
-        terminal.say(f"{chapter.name}: measured before with this code on this machine, kept (FRESH=1 measures again)")
+        terminal.say(
+            f"{chapter.name}: measured before with this code on this machine, kept (FRESH=1 measures again)"
+        )
         return None
     try:
         notebook = jupytext.read(chapter.source)
@@ -71,16 +73,16 @@ def measure(
     return failure
 
 
-def fingerprint(book: Checkout, chapter: Chapter, profile: str) -> str:
+def fingerprint(chapter: Chapter, profile: str) -> str:
     """Return a digest of all that a chapter's numbers come from: its text, the library, the profile and the machine."""
     digest = hashlib.sha256()
     for part in (profile, platform.python_version(), *_machine()):
         digest.update(part.encode() + b"\0")
-    package = book.root / "src" / "sched_labs"
-    for path in [chapter.source, *sorted(_library(package))]:
-        digest.update(str(path.relative_to(book.root)).encode() + b"\0")
-        if path.is_file():
-            digest.update(path.read_bytes() + b"\0")
+    if chapter.source.is_file():
+        digest.update(chapter.source.read_bytes() + b"\0")
+    package = Path(__file__).parents[1]
+    for path in sorted(_library(package)):
+        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

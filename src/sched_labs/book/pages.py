@@ -38,7 +38,12 @@ def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> None:
     shutil.rmtree(work, ignore_errors=True)
     log = book.build / "sphinx.log"
     command = [
-        *(sys.executable, "-c", "import sys; from jupyter_book.cli.main import main; sys.exit(main())", "build"),
+        *(
+            sys.executable,
+            "-c",
+            "import sys; from jupyter_book.cli.main import main; sys.exit(main())",
+            "build",
+        ),
         *(str(staged), "--path-output", str(work), "-W", "--keep-going"),
     ]
     with log.open("w", encoding="utf-8") as out:
@@ -47,7 +52,8 @@ def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> None:
         lines = _COLOUR.sub("", log.read_text(encoding="utf-8")).splitlines()
         said = [line for line in lines if _worth_showing(line)]
         raise SchedLabError(
-            "\n".join(["The pages could not be built:", *said[-20:]]), f"Everything that Sphinx said is in {log}."
+            "\n".join(["The pages could not be built:", *said[-20:]]),
+            f"Everything that Sphinx said is in {log}.",
         )
     (work / "_build" / "html" / _STAMP).write_text(inputs, encoding="ascii")
     _put_in_place(work / "_build" / "html", book.html)

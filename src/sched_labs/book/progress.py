@@ -92,7 +92,12 @@ class Follower:
         done, total = int(self._record.get("done", 0)), max(1, int(self._record.get("total", 1)))
         filled = min(_BAR, _BAR * done // total)
         bar = "█" * filled + "░" * (_BAR - filled)
-        words = [str(self._record.get("experiment", "")), bar, f"{done}/{total}", str(self._record.get("label", ""))]
+        words = [
+            str(self._record.get("experiment", "")),
+            bar,
+            f"{done}/{total}",
+            str(self._record.get("label", "")),
+        ]
         return f"{where}  {'  '.join(word for word in words if word)}  {self.seconds:.0f} s"
 
     def _follow(self) -> None:

@@ -62,7 +62,9 @@ class BookHandler(JupyterHandler, web.StaticFileHandler):
         if path.endswith(("/", ".html")) or not path:
             self.xsrf_token  # noqa: B018 - reading it sets the cookie that a page needs for its POSTs
             # Tells a page that this server stands behind it, and where the server's own addresses begin.
-            self.set_cookie("sched-labs", quote(self.base_url, safe=""), path=url_path_join(self.base_url, "book/"))
+            self.set_cookie(
+                "sched-labs", quote(self.base_url, safe=""), path=url_path_join(self.base_url, "book/")
+            )
         await web.StaticFileHandler.get(self, path, include_body)
 
     @web.authenticated

@@ -22,7 +22,9 @@ def run(html: Path, *, notebooks: Path, port: int = 8888, browser: bool = False)
         raise SchedLabError("There are no pages to serve yet.", "Build them with `make book`.")
     own = store.data_folder()
     for name in desk.lay_out(notebooks, own):
-        print(f"You changed {name}: your copy stays, the book's newer version lies beside it as {Path(name).stem}.new.md.")
+        print(
+            f"You changed {name}: your copy stays, the book's newer version lies beside it as {Path(name).stem}.new.md."
+        )
     # The reader's other Jupyter must neither open this server (a password-less set-up) nor be changed by it.
     os.environ["JUPYTER_CONFIG_DIR"] = str(own / ".jupyter")
     os.environ.pop("JUPYTER_TOKEN", None)

@@ -1,0 +1,242 @@
+"""The driver: chapters are run, kept, shown, and a failure is a failure."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from conftest import ROOT, lay_checkout, run_book
+
+from sched_labs.book import pages
+from sched_labs.book.chapters import Chapter, chapters, checkout
+from sched_labs.book.measure import fingerprint
+from sched_labs.book.progress import Follower, Terminal
+from sched_labs.errors import SchedLabError
+
+HEADER = """---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3 (ipykernel)
+  language: python
+  name: python3
+---
+
+"""
+
+GOOD = (
+    HEADER
+    + """# A chapter
+
+$$a \\le \\frac{1}{2}$$
+
+```{code-cell} ipython3
+import json, os, pathlib
+with open(os.environ["SCHED_LABS_PROGRESS"], "a") as file:
+    print(json.dumps({"experiment": "sample", "done": 1, "total": 2, "label": "half"}), file=file)
+print("profile", os.environ["SCHED_LABS_PROFILE"])
+pathlib.Path("dropped").touch()
+```
+"""
+)
+
+BAD = GOOD + "\n```{code-cell} ipython3\nraise ValueError('this cell is meant to fail')\n```\n"
+
+
+def write_chapter(root: Path, text: str) -> None:
+    """Make `text` the first chapter of the book in `root`."""
+    (root / "notebooks" / "01-context-switch.md").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    root = lay_checkout(tmp_path / "book")
+    write_chapter(root, GOOD)
+    return root
+
+
+def test_a_chapter_is_run_and_its_outputs_reach_the_page(book: Path, tmp_path: Path) -> None:
+    done = run_book("build", "--root", str(book), "--profile", "tiny", data=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (book / "_build/html/notebooks/01-context-switch.html").read_text(encoding="utf-8")
+    assert "profile tiny" in page
+    assert "<mfrac>" in page, "mathematics is MathML"
+    # Whatever a cell drops lands in _build; the sources are as they were.
+    assert not list(book.rglob("notebooks/dropped")) and (book / "_build/run/dropped").exists()
+    assert sorted(p.name for p in (book / "notebooks").iterdir()) == ["01-context-switch.md"]
+
+    again = run_book("build", "--root", str(book), "--profile", "tiny", data=tmp_path)
+    assert again.returncode == 0 and "kept" in again.stdout and "nothing changed" in again.stdout
+    fresh = run_book("build", "--root", str(book), "--profile", "tiny", "--fresh", data=tmp_path)
+    assert "measuring" in fresh.stdout and "building" in fresh.stdout
+
+    # A text changes: the pages are made anew, the chapter is not measured again, and no old file stays.
+    (book / "_build/html/left-over.html").touch()
+    with (book / "book/intro.md").open("a", encoding="utf-8") as intro:
+        intro.write("\nAnother sentence.\n")
+    text = run_book("build", "--root", str(book), "--profile", "tiny", data=tmp_path)
+    assert text.returncode == 0 and "kept" in text.stdout and "pages: building" in text.stdout
+    assert "Another sentence." in (book / "_build/html/book/intro.html").read_text(encoding="utf-8")
+    assert not (book / "_build/html/left-over.html").exists()
+
+
+def test_a_failing_cell_fails_the_build_is_named_and_is_tried_again(book: Path, tmp_path: Path) -> None:
+    write_chapter(book, BAD)
+    for _ in range(2):
+        done = run_book("build", "--root", str(book), "--profile", "tiny", data=tmp_path)
+        assert done.returncode == 1
+        assert "cell 2 failed" in done.stdout and "this cell is meant to fail" in done.stdout
+        assert "measuring" in done.stdout, "a failed chapter never counts as done"
+    assert "profile tiny" in (book / "_build/html/notebooks/01-context-switch.html").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_a_link_to_nowhere_and_unknown_tex_fail_the_build(book: Path, tmp_path: Path) -> None:
+    for text in ("[there is no such page](nowhere.md)", "$\\nosuchcommand{x}$"):
+        shutil.copy(ROOT / "book" / "intro.md", book / "book" / "intro.md")
+        with (book / "book" / "intro.md").open("a", encoding="utf-8") as intro:
+            intro.write(f"\n{text}\n")
+        done = run_book("build", "--root", str(book), "--profile", "tiny", data=tmp_path)
+        assert done.returncode == 1 and "intro.md" in done.stdout, done.stdout
+
+
+def test_the_book_builds_without_a_network(book: Path, tmp_path: Path) -> None:
+    without = ["unshare", "-n", "sh", "-c", 'ip link set lo up 2>/dev/null; exec "$@"', "sh"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run(["unshare", "-n", "true"], check=False).returncode != 0
+    ):
+        pytest.skip("this user may not make a network namespace")
+    if shutil.which("ip") is None:
+        pytest.skip("there is no `ip` to raise the loopback interface, which the notebook's kernel needs")
+    done = subprocess.run(
+        [
+            *without,
+            sys.executable,
+            "-m",
+            "sched_labs.book",
+            "build",
+            "--root",
+            str(book),
+            "--profile",
+            "tiny",
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_a_chapter_is_measured_from_decides_whether_it_is_measured_again(tmp_path: Path) -> None:
+    source = tmp_path / "a.md"
+    source.write_text("one", encoding="utf-8")
+    chapter = Chapter("notebooks/a", source)
+    first = fingerprint(chapter, "quick")
+    assert fingerprint(chapter, "quick") == first
+    assert fingerprint(chapter, "full") != first
+    source.write_text("two", encoding="utf-8")
+    assert fingerprint(chapter, "quick") != first
+
+
+def test_chapters_are_those_of_the_table_of_contents() -> None:
+    found = chapters(checkout(ROOT))
+    assert [c.name for c in found] == sorted(c.name for c in found) and found
+    assert all(c.source.is_file() for c in found)
+    on_disk = {p.stem for p in (ROOT / "notebooks").glob("*.md")}
+    assert on_disk == {c.source.stem for c in found}, (
+        "a chapter that the table of contents does not name is never run"
+    )
+
+
+def test_a_folder_without_a_book_is_a_clear_message(tmp_path: Path) -> None:
+    with pytest.raises(SchedLabError, match="no book"):
+        checkout(tmp_path)
+
+
+def test_widgets_leave_only_their_static_twin() -> None:
+    view = {"application/vnd.jupyter.widget-view+json": {"model_id": "x"}, "text/plain": "IntSlider()"}
+    twin = {**view, "text/html": "<form></form>"}
+    outputs = [
+        nbformat.v4.new_output("display_data", data=dict(view)),
+        nbformat.v4.new_output("display_data", data=dict(twin)),
+        nbformat.v4.new_output("stream", text="said"),
+    ]
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(outputs=outputs)], metadata={"widgets": {}}
+    )
+    pages.still(notebook)
+    kept: list[Any] = notebook.cells[0].outputs
+    assert [o.output_type for o in kept] == ["display_data", "stream"]
+    assert set(kept[0].data) == {"text/plain", "text/html"} and "widgets" not in notebook.metadata
+
+
+def test_links_between_chapters_lead_to_the_notebooks_that_ran() -> None:
+    parts = [Chapter("notebooks/01-a", Path("notebooks/01-a.md"))]
+    text = "[x](01-a.md) [y](../notebooks/01-a.md#part) [z](01-ab.md) `01-a.md`"
+    said = pages.relink(text, parts)
+    assert said == "[x](01-a.ipynb) [y](../notebooks/01-a.ipynb#part) [z](01-ab.md) `01-a.md`"
+
+
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_one_line_and_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:
+    screen = _Screen()
+    file = tmp_path / "progress"
+    whole = json.dumps({"experiment": "warmup.sweep", "done": 3, "total": 12, "label": "64 KiB"})
+    with Follower(Terminal(screen), file, cells=9) as follower:
+        follower.cell(4)
+        with file.open("a", encoding="utf-8") as out:
+            out.write("not json\n" + whole[:20])
+            out.flush()
+            time.sleep(0.5)
+            assert "warmup" not in follower.line() and "cell 4 of 9" in follower.line()
+            out.write(whole[20:] + "\n")
+        deadline = time.monotonic() + 5
+        while "3/12" not in screen.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert "warmup.sweep  █████░░░░░░░░░░░░░░░  3/12  64 KiB" in follower.line()
+    assert "3/12" in screen.getvalue() and "\n" not in screen.getvalue()
+    Terminal(screen).say("done")
+
+
+@pytest.mark.parametrize("target", ["help", "live", "book", "test", "check", "bench", "clean"])
+def test_make_knows_its_targets(target: str) -> None:
+    done = subprocess.run(
+        ["make", "-n", "PROVISION=no", target], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_make_refuses_an_old_python_and_says_what_to_do(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text(
+        "#!/bin/sh\ncase $1 in --version) echo Python 3.9.2;; *) exit 1;; esac\n", encoding="ascii"
+    )
+    old.chmod(0o755)
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    done = subprocess.run(
+        ["make", "book", "PROVISION=no", f"PYTHON={old}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0 and "3.11 or newer" in done.stderr and "PYTHON=" in done.stderr
+    assert not (tmp_path / ".venv").exists()

@@ -1,0 +1,310 @@
+"""The reader's own server: who is let in, what is served, and what it keeps."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import lay_checkout, run_book
+
+from sched_labs.server import desk
+
+CHAPTER = """---
+jupytext:
+  text_representation:
+    extension: .md
+    format_name: myst
+kernelspec:
+  display_name: Python 3 (ipykernel)
+  language: python
+  name: python3
+---
+
+# A chapter with a question
+
+```{code-cell} ipython3
+from IPython.display import HTML
+
+HTML('''<form class="predict" data-question="sample.question" data-unit="ns">
+<label for="q">How long?</label><input id="q" type="number" step="any"><span>ns</span>
+<button type="submit">Keep</button><output></output></form>''')
+```
+"""
+
+
+@dataclass
+class Served:
+    """A running server, and where it keeps what the reader keeps."""
+
+    port: int
+    token: str
+    data: Path
+    process: subprocess.Popen[str]
+    html: Path
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(
+        self,
+        path: str,
+        *,
+        key: bool = False,
+        method: str = "GET",
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Send `path` exactly as it is (no client tidies `..` away)."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        sent = dict(headers or {})
+        if key:
+            sent["Authorization"] = f"token {self.token}"
+        data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        connection.request(method, path, body=data, headers=sent)
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer.status, dict(answer.getheaders()), content
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A small book, built and served as `make live` serves it."""
+    folder = tmp_path_factory.mktemp("served")
+    root, data = lay_checkout(folder / "book"), folder / "data"
+    (root / "notebooks/01-context-switch.md").write_text(CHAPTER, encoding="utf-8")
+    built = run_book("build", "--root", str(root), "--profile", "tiny", data=data)
+    assert built.returncode == 0, built.stdout + built.stderr
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "sched_labs.book",
+            "serve",
+            "--root",
+            str(root),
+            "--port",
+            str(port),
+            "--no-browser",
+        ],
+        env={**os.environ, "XDG_DATA_HOME": str(data)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    timer = threading.Timer(60, process.kill)
+    timer.start()
+    assert process.stdout is not None
+    said, found = "", None
+    for line in process.stdout:
+        said += line
+        if found := re.search(r"The book: +http://127\.0\.0\.1:(\d+)/book/\?token=(\w+)", said):
+            break
+    timer.cancel()
+    assert found, f"the server did not say where it is:\n{said}"
+    threading.Thread(target=process.stdout.read, daemon=True).start()  # a full pipe would stop the server
+    yield Served(int(found[1]), found[2], data / "sched-labs", process, root / "_build" / "html")
+    process.send_signal(signal.SIGINT)
+    try:
+        assert process.wait(20) == 0, "Ctrl-C ends the server without a question"
+    finally:
+        process.kill()
+
+
+def test_nobody_gets_in_without_the_key(served: Served) -> None:
+    for path in ("/book/", "/book/book/intro.html", "/book/_static/sched-labs.css"):
+        status, headers, _ = served.ask(path)
+        assert status == 302 and "/login" in headers["Location"], path
+    for method, body in (("GET", None), ("POST", {"question": "a", "value": 1, "unit": "ns"})):
+        status, _, _ = served.ask("/sched-labs/predictions", method=method, body=body)
+        assert status == 403
+    assert served.ask("/book/", headers={"Authorization": "token wrong"})[0] == 302
+    assert not (served.data / "predictions.json").exists()
+
+
+def test_with_the_key_pages_come_with_a_strict_policy(served: Served) -> None:
+    status, headers, body = served.ask("/book/book/intro.html", key=True)
+    assert status == 200 and headers["Content-Type"].startswith("text/html") and b"<h1>" in body
+    assert "default-src 'self'" in headers["Content-Security-Policy"]
+    assert "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+    assert headers["Cache-Control"] == "no-cache"
+    status, headers, _ = served.ask("/book/_static/sched-labs.js", key=True)
+    assert status == 200 and "javascript" in headers["Content-Type"]
+    status, headers, _ = served.ask("/book/_static/sched-labs.css", key=True)
+    assert status == 200 and headers["Content-Type"].startswith("text/css")
+    status, headers, _ = served.ask("/", key=True)
+    assert status == 302 and headers["Location"].rstrip("?").endswith("/book/")
+    assert served.ask("/book/no-such-page.html", key=True)[0] == 404
+    assert served.ask("/book/book/intro.html", key=True, method="HEAD")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/book/../source/_toc.yml",
+        "/book/%2e%2e/source/_toc.yml",
+        "/book/..%2fsource/_toc.yml",
+        "/book//etc/passwd",
+    ],
+)
+def test_nothing_outside_the_pages_is_served(served: Served, path: str) -> None:
+    assert (served.html.parent / "source/_toc.yml").is_file()
+    assert served.ask(path, key=True)[0] in (403, 404)
+
+
+def test_hidden_files_are_not_served(served: Served) -> None:
+    assert served.ask("/book/.made-from", key=True)[0] == 404
+
+
+def test_only_this_computer_is_listened_to(served: Served) -> None:
+    wanted = f"{served.port:04X}"
+    listening = [
+        line.split()[1]
+        for table in ("/proc/net/tcp", "/proc/net/tcp6")
+        if Path(table).is_file()
+        for line in Path(table).read_text(encoding="ascii").splitlines()[1:]
+        if line.split()[3] == "0A"
+    ]
+    assert [address for address in listening if address.endswith(f":{wanted}")] == [f"0100007F:{wanted}"]
+
+
+def test_a_prediction_is_kept_and_told_again(served: Served) -> None:
+    sent = {"question": "direct.pipe", "value": 2500, "unit": "ns"}
+    status, _, _ = served.ask("/sched-labs/predictions", key=True, method="POST", body=sent)
+    assert status == 200
+    kept = json.loads(served.ask("/sched-labs/predictions", key=True)[2])
+    assert kept["direct.pipe"]["value"] == 2500 and kept["direct.pipe"]["unit"] == "ns"
+    assert json.loads((served.data / "predictions.json").read_text(encoding="utf-8")) == kept
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"not json", 400),
+        ([1, 2], 400),
+        ({"value": 1, "unit": "ns"}, 400),
+        ({"question": "direct.pipe", "value": "much", "unit": "ns"}, 400),
+        ({"question": "direct.pipe", "value": True, "unit": "ns"}, 400),
+        (b'{"question": "direct.pipe", "value": NaN, "unit": "ns"}', 400),
+        (b'{"question": "direct.pipe", "value": 1e999, "unit": "ns"}', 400),
+        ({"question": "../../x", "value": 1, "unit": "ns"}, 400),
+        ({"question": "<script>", "value": 1, "unit": "ns"}, 400),
+        ({"question": "direct.pipe", "value": 10**400, "unit": "ns"}, 400),
+        ({"question": "direct.pipe", "value": 1, "unit": "n" * 500}, 400),
+        (b" " * 100_000, 413),
+    ],
+)
+def test_what_is_no_prediction_is_refused_and_changes_nothing(served: Served, body: Any, status: int) -> None:
+    before = served.ask("/sched-labs/predictions", key=True)[2]
+    assert served.ask("/sched-labs/predictions", key=True, method="POST", body=body)[0] == status
+    assert served.ask("/sched-labs/predictions", key=True)[2] == before
+
+
+def test_another_site_cannot_post_with_the_readers_cookies(served: Served, browser: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{served.address}/book/book/intro.html?token={served.token}")
+    cookies = "; ".join(f"{c['name']}={c['value']}" for c in context.cookies())
+    context.close()
+    body = {"question": "stolen", "value": 1, "unit": "ns"}
+    status, _, _ = served.ask(
+        "/sched-labs/predictions",
+        method="POST",
+        body=body,
+        headers={"Cookie": cookies, "Origin": "http://evil.example"},
+    )
+    assert status in (403, 404)
+    assert b"stolen" not in served.ask("/sched-labs/predictions", key=True)[2]
+
+
+def test_a_page_keeps_a_prediction_and_leads_to_jupyterlab(served: Served, browser: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    troubles: list[str] = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+    page.on(
+        "request",
+        lambda r: troubles.append(r.url) if not r.url.startswith((served.address, "data:")) else None,
+    )
+    page.goto(f"{served.address}/book/?token={served.token}")
+    page.wait_for_url("**/book/book/intro.html")
+    assert "token" not in page.content()
+    page.goto(f"{served.address}/book/notebooks/01-context-switch.html")
+    # With the keyboard alone.
+    page.get_by_label("How long?").focus()
+    page.keyboard.type("1234")
+    page.keyboard.press("Enter")
+    page.get_by_text("Kept: 1,234 ns").wait_for()
+    kept = json.loads(served.ask("/sched-labs/predictions", key=True)[2])
+    assert kept["sample.question"]["value"] == 1234
+    page.reload()
+    page.get_by_text("You predicted 1,234 ns").wait_for()
+    assert page.get_by_label("How long?").input_value() == "1234"
+
+    link = page.get_by_role("link", name="Open in JupyterLab")
+    assert link.get_attribute("href") == "/lab/tree/notebooks/01-context-switch.md"
+    assert troubles == []
+    link.click()
+    # The chapter opens as a notebook, from the reader's own copy.
+    page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
+    elsewhere = [said for said in troubles if said.startswith("http")]
+    assert elsewhere == [], "JupyterLab asks no other host either"
+    assert (served.data / "notebooks/01-context-switch.md").is_file()
+    context.close()
+
+
+def test_without_a_server_a_prediction_stays_in_the_browser(served: Served, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto((served.html / "notebooks/01-context-switch.html").as_uri())
+    assert page.get_by_role("link", name="Open in JupyterLab").count() == 0
+    page.get_by_label("How long?").fill("77")
+    page.get_by_role("button", name="Keep").click()
+    page.get_by_text("Kept in this browser: 77 ns").wait_for()
+    page.reload()
+    page.get_by_text("You predicted 77 ns").wait_for()
+    page.close()
+
+
+def test_the_readers_copy_follows_the_book_until_it_is_changed(tmp_path: Path) -> None:
+    sources, own = tmp_path / "book", tmp_path / "own"
+    sources.mkdir()
+    chapter, copy = sources / "01-a.md", own / "notebooks" / "01-a.md"
+    chapter.write_text("one", encoding="utf-8")
+    assert desk.lay_out(sources, own) == [] and copy.read_text(encoding="utf-8") == "one"
+    chapter.write_text("two", encoding="utf-8")
+    assert desk.lay_out(sources, own) == [] and copy.read_text(encoding="utf-8") == "two"
+
+    copy.write_text("mine", encoding="utf-8")
+    assert desk.lay_out(sources, own) == [], "the book has nothing newer"
+    chapter.write_text("three", encoding="utf-8")
+    assert desk.lay_out(sources, own) == ["01-a.md"]
+    assert copy.read_text(encoding="utf-8") == "mine"
+    assert (own / "notebooks" / "01-a.new.md").read_text(encoding="utf-8") == "three"
+
+    copy.unlink()  # begin afresh
+    assert desk.lay_out(sources, own) == [] and copy.read_text(encoding="utf-8") == "three"
+    assert not (own / "notebooks" / "01-a.new.md").exists()
+
+
+def test_serving_before_building_says_what_to_do(tmp_path: Path) -> None:
+    root = lay_checkout(tmp_path / "book")
+    done = run_book("serve", "--root", str(root), data=tmp_path)
+    assert done.returncode == 1 and "make book" in done.stdout
