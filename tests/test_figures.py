@@ -115,6 +115,7 @@ def made_histogram(mode_ns: float = 3e6, **machine: Any) -> Made:
             count = round(waits * np.exp(-((step / 4) ** 2)) / 7)
             rows.append((int(low), int(low * 2 ** (1 / 8)), cause, count))
     data = pd.DataFrame(rows, columns=["bin_low_ns", "bin_high_ns", "cause", "waits"])
+    data["instrument"] = "bpf"
     return Made("runqlat.histogram", data=data, machine={**MACHINE, **machine})
 
 
@@ -198,6 +199,28 @@ def test_warmup_says_so_when_nothing_is_seen() -> None:
     assert figure.alt.count("no difference seen") == len(result.table)
 
 
+def test_a_pass_that_got_faster_is_said_as_such() -> None:
+    result = made_warmup()
+    sequential = (result.table["access"] == "sequential") & (result.table["working_set_bytes"] == 2 * MIB)
+    result.table.loc[sequential, ["extra_ns", "seen"]] = [-7000.0, True]
+    assert "with sequential access, a pass takes 7 µs less" in figures.draw(result).caption
+
+
+def test_the_ratio_stands_beside_its_arrow_and_clear_of_the_curves() -> None:
+    figure = figures.draw(made_warmup())
+    ax = figure.mpl.axes[0]
+    (label,) = (text for text in ax.texts if text.get_text().endswith(" times"))
+    top = figure.data["extra_over_direct"].max()
+    assert label.get_text() == f"{axes.number_text(top, 2)} times"
+    with style.drawing():
+        figure.mpl.draw_without_rendering()
+        box = label.get_window_extent(figure.mpl._get_renderer())
+    for line in ax.get_lines():
+        if len(line.get_xdata()) > 1:
+            path = line.get_path().interpolated(50)
+            assert not box.count_contains(ax.transData.transform(path.vertices))
+
+
 def test_one_trial_has_no_interval_and_no_floor_and_is_drawn() -> None:
     result = made_warmup()
     result.table = result.table.assign(
@@ -206,7 +229,8 @@ def test_one_trial_has_no_interval_and_no_floor_and_is_drawn() -> None:
     )  # fmt: skip
     figure = figures.draw(result)
     labels = {text.get_text() for text in figure.mpl.legends[0].get_texts()}
-    assert not any("no difference seen" in label for label in labels)
+    assert not any("noise floor" in label for label in labels)
+    assert "hollow: no difference seen" in labels
     assert len(points(figure, style.WARMUP)) == len(result.table)
     ElementTree.fromstring(figure.svg())
 
@@ -267,10 +291,33 @@ def test_histogram_counts_waits_of_nothing_and_bins_wider_than_its_bars() -> Non
     data = pd.DataFrame(
         {"bin_low_ns": [0, 1, 4096], "bin_high_ns": [1, 2, 16384], "cause": "wakeup", "waits": [5, 3, 8]}
     )
-    table = histogram.frame(Made("runqlat.histogram", data=data))
+    table = histogram.frame(Made("runqlat.histogram", data=data.assign(instrument="self_timed")))
     assert table["waits"].sum() == pytest.approx(16)
     ratios = np.log2(table["high_ns"] / table["low_ns"])
     assert (ratios >= 2).all()
+
+
+def test_histogram_counts_waits_once_that_two_instruments_saw() -> None:
+    result = made_histogram()
+    once = histogram.frame(result)
+    own = result.data.assign(instrument="self_timed", bin_low_ns=lambda d: d.bin_low_ns * 2)
+    own["bin_high_ns"] *= 2
+    result.data = pd.concat([own, result.data], ignore_index=True)
+    figure = figures.draw(result)
+    assert figure.data.equals(once)
+    median = axes.time_text(2 * histogram.quantiles(result)[0.5])
+    assert f"By the threads' own clocks, half of them took at most {median}." in figure.caption
+    assert "counted by BPF" in figure.mpl.axes[0].get_xlabel()
+    result.data = own
+    assert set(histogram.frame(result)["instrument"]) == {"self_timed"}
+    assert "own clocks" in figures.draw(result).mpl.axes[0].get_xlabel()
+
+
+def test_quantiles_that_read_the_same_share_a_mark() -> None:
+    assert histogram._marks({0.5: 12.0e6, 0.9: 12.001e6, 0.99: 28e6}) == {
+        "half and 90 % ≤ 12 ms": 12.001e6,
+        "99 % ≤ 28 ms": 28e6,
+    }
 
 
 def test_histogram_marks_the_quantiles_of_the_waits() -> None:

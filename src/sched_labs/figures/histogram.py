@@ -35,25 +35,24 @@ KIND = "runqlat.histogram"
 _COLUMNS = ("instrument", "bin_low_ns", "bin_high_ns", "cause", "waits")
 QUANTILES = (0.5, 0.9, 0.99)
 _COLOURS = {"wakeup": style.WAKEUP, "preempted": style.PREEMPTED}
-_INSTRUMENTS = {"bpf": "counted in the kernel (BPF)", "self_timed": "by the workers' own clocks"}
+_INSTRUMENTS = {"bpf": "counted by BPF", "self_timed": "by the threads' own clocks"}
 _STEP = 0.25  # width of a bar in doublings
 _WORDS = {"wakeup": "after a wake-up", "preempted": "after a preemption"}
 
 
 def frame(result: Drawable) -> pd.DataFrame:
-    """What the figure shows, one row per instrument, bar and cause, shortest waits first.
+    """What the figure shows, one row per bar and cause, shortest waits first.
 
-    - instrument: "bpf" (counted in the kernel) or "self_timed" (seen by the workers' own clocks); where both
-      measured, they saw the same waits, the first is drawn as bars and the second as an outline
+    - instrument: "bpf" (counted in the kernel) or, where there is none, "self_timed" (the thread clocks)
     - low_ns, high_ns: the bar, a quarter of a doubling wide (wider where the probe's own bins are wider)
     - cause: "wakeup" or "preempted"
     - waits: how many waits of this length and cause; a bin of the probe that lies across the edge of a bar is
       shared out by length, so this need not be whole
-    - share_percent: the same as a part of all waits that this instrument saw
+    - share_percent: the same as a part of all waits that the instrument saw
 
     Raises ResultError when the run saw no wait.
     """
-    data = _waits(result)
+    instrument, data = next(iter(_by_instrument(result).items()))
     low = data["bin_low_ns"].to_numpy(float)
     high = data["bin_high_ns"].to_numpy(float)
     # Bins of a few ns are wide for their length, but no bar ends there.
@@ -64,33 +63,23 @@ def frame(result: Drawable) -> pd.DataFrame:
     edges = 2.0 ** (step * np.arange(first, last + 1))
     reach = np.concatenate([[0.0], edges[1:]])  # a wait of 0 ns is in the first bar
     parts = []
-    for instrument in _instruments(data):
-        seen = data[data["instrument"] == instrument]
-        for cause in CAUSES:
-            part = pd.DataFrame({"low_ns": edges[:-1], "high_ns": edges[1:]})
-            part["waits"] = _shared_out(seen[seen["cause"] == cause], reach)
-            part["share_percent"] = 100 * part["waits"] / seen["waits"].sum()
-            parts.append(part.assign(instrument=instrument, cause=cause))
-    table = pd.concat(parts, ignore_index=True)
-    return table[["instrument", "low_ns", "high_ns", "cause", "waits", "share_percent"]]
+    for cause in CAUSES:
+        part = pd.DataFrame({"instrument": instrument, "low_ns": edges[:-1], "high_ns": edges[1:]})
+        part["cause"] = cause
+        part["waits"] = _shared_out(data[data["cause"] == cause], reach)
+        part["share_percent"] = 100 * part["waits"] / data["waits"].sum()
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
 
 
-def main(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a frame that are drawn as bars: those of its first instrument."""
-    return table[table["instrument"] == table["instrument"].iloc[0]].reset_index(drop=True)
-
-
-def _waits(result: Drawable) -> pd.DataFrame:
+def _by_instrument(result: Drawable) -> dict[str, pd.DataFrame]:
+    """The waits of each instrument that saw any; the kernel's count first: it sees the shortest too."""
     data = columns(result.data, _COLUMNS, "This histogram of waits")
-    data = data[data["waits"] > 0].reset_index(drop=True)
+    data = data[data["waits"] > 0]
     if data.empty:
         raise ResultError("The run saw no thread wait for a CPU.", "Measure longer, or with more threads.")
-    return data
-
-
-def _instruments(data: pd.DataFrame) -> list[str]:
-    """The kernel's count first: it sees every wait, however short."""
-    return sorted((str(name) for name in data["instrument"].unique()), key=lambda name: (name != "bpf", name))
+    found = {str(name): rows.reset_index(drop=True) for name, rows in data.groupby("instrument", sort=False)}
+    return dict(sorted(found.items(), key=lambda item: item[0] != "bpf"))
 
 
 def _shared_out(bins: pd.DataFrame, edges: Any) -> Any:
@@ -101,10 +90,18 @@ def _shared_out(bins: pd.DataFrame, edges: Any) -> Any:
 
 
 def quantiles(result: Drawable) -> dict[float, float]:
-    """The times in ns that half, 90 % and 99 % of the waits in the bars did not exceed: {0.5: ns, ...}."""
-    data = _waits(result)
-    data = data[data["instrument"] == _instruments(data)[0]]
+    """The times in ns that half, 90 % and 99 % of the waits in the frame did not exceed: {0.5: ns, ...}."""
+    data = next(iter(_by_instrument(result).values()))
     return {q: quantile_ns(data, q) for q in QUANTILES}
+
+
+def _others(result: Drawable) -> str:
+    """What the other instruments say of the same waits."""
+    return "".join(
+        f" {_INSTRUMENTS.get(name, name).capitalize()}, half of them took at most "
+        f"{axes.time_text(quantile_ns(data, 0.5))}."
+        for name, data in list(_by_instrument(result).items())[1:]
+    )
 
 
 @draws(KIND)
@@ -117,7 +114,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         drawing = canvas(380)
         ax = drawing.add_subplot()
         _axes(ax, [part for part in (table, pale) if part is not None], predictions)
-        handles = [*_bars(ax, main(table)), *_outlines(ax, table)]
+        handles = _bars(ax, table)
         if pale is not None and recorded is not None:
             handles += _recorded(ax, pale, machine_name(recorded.machine))
         handles += [ax.axvline(ns, label=label, **dashed()) for label, ns in times_ns(predictions)]
@@ -128,7 +125,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         drawing,
         KIND,
         alt=_alt(table, marks) + also_drawn(recorded, predictions),
-        caption=_caption(table, marks),
+        caption=_caption(table, marks) + _others(result),
         provenance=provenance(result, recorded),
         data=table,
         title="How long threads waited for a CPU",
@@ -140,8 +137,9 @@ def _axes(ax: Axes, tables: Sequence[pd.DataFrame], predictions: Sequence[Predic
     low = min([*(part["low_ns"].min() for part in tables), *(t / 1.5 for t in times)])
     high = max([*(part["high_ns"].max() for part in tables), *(t * 1.5 for t in times)])
     axes.log_time(ax, "x", low, high * 1.15)
-    ax.set_xlabel("time a thread waited for a CPU")
-    top = max(part.groupby(["instrument", "low_ns"])["share_percent"].sum().max() for part in tables)
+    instrument = str(tables[0]["instrument"].iloc[0])
+    ax.set_xlabel(f"time a thread waited for a CPU, {_INSTRUMENTS.get(instrument, instrument)}")
+    top = max(part.groupby("low_ns")["share_percent"].sum().max() for part in tables)
     # Room at the top for the names of the quantiles, one row each.
     ax.set_ylim(0, top * 1.38)
     ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -178,23 +176,11 @@ def _bars(ax: Axes, table: pd.DataFrame) -> list[Any]:
     return handles
 
 
-def _steps(ax: Axes, table: pd.DataFrame, label: str, name: str, **look: Any) -> Any:
-    sums = table.groupby(["low_ns", "high_ns"], as_index=False)["share_percent"].sum()
-    edges = [*sums["low_ns"], sums["high_ns"].iloc[-1]]
-    return ax.stairs(sums["share_percent"], edges, color=style.colour(name), label=label, **look)
-
-
-def _outlines(ax: Axes, table: pd.DataFrame) -> list[Any]:
-    """What the other instruments saw of the same waits."""
-    return [
-        _steps(ax, rows, _INSTRUMENTS.get(str(name), str(name)), style.INK, linewidth=1.3, zorder=2.6)
-        for name, rows in table.groupby("instrument", sort=False)
-        if name != table["instrument"].iloc[0]
-    ]
-
-
 def _recorded(ax: Axes, pale: pd.DataFrame, name: str) -> list[Any]:
-    return [_steps(ax, main(pale), f"recorded: {name}", style.RECORDED, linewidth=2.0, zorder=2.5)]
+    sums = pale.groupby(["low_ns", "high_ns"], as_index=False)["share_percent"].sum()
+    edges = [*sums["low_ns"], sums["high_ns"].iloc[-1]]
+    look: dict[str, Any] = {"color": style.colour(style.RECORDED), "linewidth": 2.0, "zorder": 2.5}
+    return [ax.stairs(sums["share_percent"], edges, label=f"recorded: {name}", **look)]
 
 
 def _marks(marks: dict[float, float]) -> dict[str, float]:
@@ -209,33 +195,31 @@ def _marks(marks: dict[float, float]) -> dict[str, float]:
 
 
 def _shares(table: pd.DataFrame) -> dict[str, float]:
-    bars = main(table)
-    return {cause: float(bars.loc[bars["cause"] == cause, "share_percent"].sum()) for cause in CAUSES}
+    return {cause: float(table.loc[table["cause"] == cause, "share_percent"].sum()) for cause in CAUSES}
 
 
 def _caption(table: pd.DataFrame, marks: dict[float, float]) -> str:
-    waits = round(float(main(table)["waits"].sum()))
+    waits = round(float(table["waits"].sum()))
     share = _shares(table)
-    main = max(share, key=lambda cause: share[cause])
-    words = {"wakeup": "followed a wake-up", "preempted": "followed a preemption"}[main]
+    most = max(share, key=lambda cause: share[cause])
+    words = {"wakeup": "followed a wake-up", "preempted": "followed a preemption"}[most]
     return (
         f"Half of the {waits:,} waits for a CPU took at most {axes.time_text(marks[0.5])}, "
         f"one in a hundred more than {axes.time_text(marks[0.99])}; "
-        f"{axes.number_text(share[main], 2)} % {words}."
+        f"{axes.number_text(share[most], 2)} % {words}."
     )
 
 
 def _alt(table: pd.DataFrame, marks: dict[float, float]) -> str:
     first = str(table["instrument"].iloc[0])
-    waits = round(float(main(table)["waits"].sum()))
+    waits = round(float(table["waits"].sum()))
     parts = [
         f"Histogram on a logarithmic time axis: {waits:,} waits for a CPU, "
         f"{_INSTRUMENTS.get(first, first)}, stacked by cause.",
         "; ".join(f"{100 * q:g} % took at most {axes.time_text(ns)}" for q, ns in marks.items()) + ".",
     ]
     for cause in CAUSES:
-        rows = main(table)
-        rows = rows[(rows["cause"] == cause) & (rows["waits"] > 0)]
+        rows = table[(table["cause"] == cause) & (table["waits"] > 0)]
         if rows.empty:
             parts.append(f"No wait {_WORDS[cause]}.")
             continue
@@ -244,8 +228,4 @@ def _alt(table: pd.DataFrame, marks: dict[float, float]) -> str:
             f"{axes.number_text(rows['share_percent'].sum(), 2)} % {_WORDS[cause]}, most of them "
             f"{axes.range_text(top['low_ns'], top['high_ns'])} long."
         )
-    for name, rows in table.groupby("instrument", sort=False):
-        if name != first:
-            seen = round(float(rows["waits"].sum()))
-            parts.append(f"Outlined: {seen:,} waits seen {_INSTRUMENTS.get(str(name), name)}.")
     return " ".join(parts)

@@ -226,8 +226,11 @@ def _sizes_label(table: pd.DataFrame) -> str:
 
 
 def _floor(ax: Axes, table: pd.DataFrame) -> list[Any]:
-    handle = None
-    for _, rows in table.groupby("access", sort=True):
+    """The noise floor of each access pattern, that of sequential access darker on top of the other."""
+    handles: list[Any] = []
+    looks = {"random": {"color": style.colour(style.FLOOR)}}
+    darker = {"color": style.colour(style.NEUTRAL), "alpha": 0.14}
+    for access, rows in table.groupby("access", sort=True):
         rows = rows[np.isfinite(rows["floor_ns"])]
         if rows.empty:
             continue
@@ -235,16 +238,23 @@ def _floor(ax: Axes, table: pd.DataFrame) -> list[Any]:
         # Half a step beyond the outer points, so that a single size has a band too.
         x = np.concatenate([[x[0] / 1.3], x, [x[-1] * 1.3]])
         y = np.concatenate([[y[0]], y, [y[-1]]])
-        handle = ax.fill_between(
-            x,
-            -y,
-            y,
-            color=style.colour(style.FLOOR),
-            linewidth=0,
-            zorder=0.6,
-            label="inside: no difference seen",
+        look = looks.get(str(access), darker)
+        handles.append(
+            ax.fill_between(x, -y, y, linewidth=0, zorder=0.6, label=f"noise floor, {access}", **look)
         )
-    return [] if handle is None else [handle]
+    if not table["seen"].all():
+        neutral = style.colour(style.NEUTRAL)
+        handles += ax.plot(
+            [],
+            [],
+            linestyle="none",
+            marker="o",
+            color=neutral,
+            markerfacecolor=style.colour(style.PAPER),
+            markeredgewidth=1.8,
+            label="hollow: no difference seen",
+        )
+    return handles
 
 
 def _recorded(ax: Axes, pale: pd.DataFrame, name: str) -> list[Any]:
@@ -284,17 +294,32 @@ def _peak(ax: Axes, table: pd.DataFrame) -> None:
         arrowprops={"arrowstyle": "<->", "color": ink, "linewidth": 1.3, "shrinkA": 2, "shrinkB": 7},
         zorder=4,
     )
-    beyond = x > (ax.get_xlim()[0] * ax.get_xlim()[1] ** 3) ** 0.25
-    ax.annotate(
-        f"{axes.number_text(high / low, 2)} times",
-        (x, math.sqrt(high * low)),
-        xytext=(-7 if beyond else 7, 0),
-        textcoords="offset points",
-        ha="right" if beyond else "left",
-        va="center",
-        weight="bold",
-        zorder=5,
+    _beside(ax, f"{axes.number_text(high / low, 2)} times", x, low, high)
+
+
+def _beside(ax: Axes, text: str, x: float, low: float, high: float) -> None:
+    """Write a text next to the arrow at x, where the fewest lines and marks pass behind it."""
+    ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+    renderer = ax.figure._get_renderer()  # type: ignore[union-attr]
+    lines = [line.get_path() for line in ax.get_lines() if len(line.get_xdata()) > 1]  # type: ignore[arg-type]
+    drawn = np.concatenate([ax.transData.transform(path.interpolated(40).vertices) for path in lines])
+    label = ax.annotate(
+        text, (x, high), xytext=(0, 0), textcoords="offset points", va="center", weight="bold", zorder=5
     )
+    inside = ax.get_window_extent(renderer).contains
+
+    def put(part: float, right: bool) -> Any:
+        label.xy = (x, low ** (1 - part) * high**part)
+        label.set_horizontalalignment("left" if right else "right")
+        label.set_position((7 if right else -7, 0))
+        return label.get_window_extent(renderer)
+
+    def covered(place: tuple[float, bool]) -> int:
+        box = put(*place)
+        outside = not (inside(box.x0, box.y0) and inside(box.x1, box.y1))
+        return int(box.padded(3).count_contains(drawn)) + 10_000 * outside
+
+    put(*min(((part, right) for part in (0.5, 0.35, 0.65, 0.8, 0.2) for right in (True, False)), key=covered))
 
 
 def _top(table: pd.DataFrame, access: str) -> pd.Series | None:
@@ -323,7 +348,8 @@ def _caption(table: pd.DataFrame) -> str:
         row = table[(table["access"] == other) & (table["working_set_bytes"] == size)]
         if other == name or row.empty:
             continue
-        value = axes.time_text(row["extra_ns"].iloc[0])
+        extra = float(row["extra_ns"].iloc[0])
+        value = axes.time_text(extra) if extra > 0 else f"a pass takes {axes.time_text(-extra)} less"
         if not bool(row["seen"].iloc[0]):
             value = "nothing that stands clear of the noise"
         sentence += f"; with {other} access, {value}"
