@@ -36,12 +36,13 @@ def _run(running: Workload) -> dict[str, Any]:
 
 
 def sleeper_among_hogs(
-    hogs: int = 3, period_us: int = 2000, wakes: int = 500, work_us: int = 0
+    hogs: int = 3, period_us: int = 2017, wakes: int = 500, work_us: int = 300
 ) -> dict[str, Any]:
-    """A thread that wakes every `period_us` among `hogs` that compute, all on one CPU under the fair
-    scheduler.
+    """A thread that wakes every `period_us` among `hogs` that compute, all on one CPU, fair scheduler.
 
-    After each wake-up it works for `work_us`.
+    After each wake-up it works for `work_us`: by default 15 % of the CPU, well below its fair quarter.
+    The period is no whole part of the scheduler's tick (1, 2.5, 4 or 10 ms): otherwise every wake-up would
+    meet the same moments of it.
     """
     seconds = period_us * wakes / 1e6
     with _start(30 + 5 * seconds, hogs=hogs, period_us=period_us, wakes=wakes, work_us=work_us) as running:
@@ -49,7 +50,7 @@ def sleeper_among_hogs(
 
 
 def long_system_call(
-    hogs: int = 1, period_us: int = 1000, wakes: int = 500, map_mib: int = 16
+    hogs: int = 1, period_us: int = 1009, wakes: int = 500, map_mib: int = 16
 ) -> dict[str, Any]:
     """A SCHED_FIFO thread that wakes every `period_us` while hogs spend their time in long system calls.
 

@@ -24,7 +24,7 @@ static const int64_t SETTLE_NS = 100000000; /* the hogs run this long before the
 static struct {
     long hogs, period_us, wakes, work_us, map_mib;
     bool map;
-} plan = {3, 2000, 500, 0, 16, false};
+} plan = {3, 2017, 500, 0, 16, false};
 
 static pthread_barrier_t gate;
 static atomic_bool over;
