@@ -1,0 +1,456 @@
+"""The experiments for real, in their tiny profile: structure and relations, never absolute times."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sched_labs import experiments, lock, machine, workloads
+from sched_labs.errors import BusyError, ParameterError, SchedLabError, WorkloadError
+from sched_labs.experiments import base, context_switch, warmup
+from sched_labs.result import Result, latest, load
+
+ALLOWED = sorted(os.sched_getaffinity(0))
+KIB = 1024
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Data and lock of our own; the lock so that these tests need not wait for somebody's experiment."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("SCHED_LABS_PROFILE", "tiny")
+    _own_lock(tmp_path, monkeypatch)
+    return tmp_path
+
+
+def _own_lock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = folder / "lock"
+    place.mkdir(exist_ok=True)
+    place.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (place,))
+
+
+@pytest.fixture(scope="module")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        _own_lock(tmp_path_factory.mktemp("matrix"), patch)
+        return context_switch.matrix(profile="tiny", save=False, progress=False)
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        _own_lock(tmp_path_factory.mktemp("sweep"), patch)
+        return warmup.sweep(profile="tiny", save=False, progress=False)
+
+
+def documented_columns(text: str | None, heading_indent: str = "    ") -> list[str]:
+    """The names that begin the lines of a docstring's table; `x_ns, _lo_, _hi_` stands for three."""
+    names: list[str] = []
+    for line in (text or "").splitlines():
+        found = re.match(rf"{heading_indent}((?:[a-z_0-9]+)(?:, [a-z_0-9]+)*)(?:  |$)", line)
+        if not found:
+            continue
+        first, *others = found[1].split(", ")
+        names += [first]
+        names += [first.removesuffix("_ns") + o + "ns" if o.startswith("_") else o for o in others]
+    return names
+
+
+def marked_processes() -> list[int]:
+    """Workloads that this process started and that still run."""
+    mark = f"{workloads.launch.MARKER}={workloads.launch.owner_mark()}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def gone(timeout_s: float = 10) -> bool:
+    end = time.monotonic() + timeout_s
+    while marked_processes():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+# --- the matrix ---
+
+
+@pytest.mark.skipif(len(ALLOWED) < 2, reason="the whole matrix needs two CPUs")
+def test_the_matrix_is_complete(matrix: Result) -> None:
+    data = matrix.data
+    cells = data.groupby(["mechanism", "between", "placement"]).size()
+    assert len(cells) == 5 * 2 * 3
+    assert (cells == 2 * matrix.parameters["trials"]).all()  # alone and exchange, each trial
+    assert list(data.columns) == [
+        *("mechanism", "between", "placement", "trial", "condition", "round_trips", "elapsed_ns", "cpu_ns"),
+        *("voluntary_switches", "involuntary_switches", "migrations"),
+    ]
+    assert (data[["round_trips", "elapsed_ns", "cpu_ns"]] > 0).all().all()
+    assert (data[["voluntary_switches", "involuntary_switches", "migrations"]] >= 0).all().all()
+    assert not data.isna().any().any()
+
+
+def test_the_matrix_says_how_it_was_measured(matrix: Result) -> None:
+    assert matrix.kind == "context_switch.matrix" and matrix.timing == "native" and matrix.path is None
+    assert matrix.parameters["profile"] == "tiny" and matrix.parameters["cpu"] in ALLOWED
+    assert matrix.machine == machine.survey().provenance()
+    assert {"steal_s", "steal_share", "others_share"} == set(matrix.surroundings)
+    assert matrix.duration_s > 0
+
+
+def test_its_summary_has_the_documented_columns(matrix: Result) -> None:
+    documented = documented_columns(context_switch.summarise.__doc__)
+    assert set(matrix.summary().columns) == {"mechanism", "between", "placement", *documented}
+
+
+@pytest.mark.parametrize("mechanism", ["pipe", "eventfd", "futex"])
+@pytest.mark.parametrize("between", ["threads", "processes"])
+def test_on_one_cpu_every_round_trip_is_two_counted_switches(
+    matrix: Result, mechanism: str, between: str
+) -> None:
+    summary = matrix.summary().set_index(["mechanism", "between", "placement"])
+    assert summary.switches_per_round_trip[mechanism, between, "same_cpu"] == pytest.approx(2, abs=0.15)
+    assert summary.migrations_per_1000[mechanism, between, "same_cpu"] == 0
+
+
+def test_alone_nothing_is_switched(matrix: Result) -> None:
+    alone = matrix.data[matrix.data.condition == "alone"]
+    switches = (alone.voluntary_switches + alone.involuntary_switches) / alone.round_trips
+    assert switches.median() < 0.1
+
+
+def test_a_cell_is_flagged_exactly_where_its_counts_disagree(matrix: Result) -> None:
+    for row in matrix.summary().itertuples():
+        off = abs(row.switches_per_round_trip / row.expected_switches_per_round_trip - 1)
+        assert row.flagged == (off > context_switch.TOLERANCE)
+
+
+def test_intervals_contain_their_medians(matrix: Result, sweep: Result) -> None:
+    cells = matrix.summary()
+    assert (cells.round_trip_lo_ns <= cells.round_trip_ns).all()
+    assert (cells.round_trip_ns <= cells.round_trip_hi_ns).all()
+    switched = cells.dropna(subset="net_per_switch_ns")
+    assert (switched.net_lo_ns <= switched.net_per_switch_ns).all()
+    assert (switched.net_per_switch_ns <= switched.net_hi_ns).all()
+    points = sweep.summary()
+    for name in ("extra", "direct"):
+        assert (points[f"{name}_lo_ns"] <= points[f"{name}_ns"]).all()
+        assert (points[f"{name}_ns"] <= points[f"{name}_hi_ns"]).all()
+
+
+def test_a_round_trip_costs_more_than_its_system_calls(matrix: Result) -> None:
+    cells = matrix.summary()
+    blocking = cells[cells.mechanism.isin(["pipe", "eventfd"]) & (cells.placement == "same_cpu")]
+    assert len(blocking) == 4 and (blocking.round_trip_ns > blocking.alone_ns).all()
+
+
+def test_without_switches_there_is_no_cost_per_switch() -> None:
+    """Two yielding threads on two CPUs never switch: the summary says missing, not zero."""
+    block = {"mechanism": "yield", "between": "threads", "placement": "other_cpu", "round_trips": 100}
+    rows = [
+        block
+        | {"trial": trial, "condition": condition, "elapsed_ns": 1000, "cpu_ns": 1000, "migrations": 0}
+        | {"voluntary_switches": 0, "involuntary_switches": 0}
+        for trial in range(3)
+        for condition in ("alone", "exchange")
+    ]
+    result = Result("context_switch.matrix", pd.DataFrame(rows), {}, {})
+    row = result.summary().iloc[0]
+    assert np.isnan(row.net_per_switch_ns) and np.isnan(row.voluntary_share) and bool(row.flagged)
+
+
+# --- the sweep ---
+
+
+def test_the_sweep_is_complete(sweep: Result) -> None:
+    data = sweep.data
+    assert list(data.columns) == [
+        *("access", "working_set_bytes", "trial", "condition", "partner_bytes", "pass_index"),
+        *("pass_ns", "away_ns"),
+    ]
+    sizes, partner = sweep.parameters["working_sets_bytes"], sweep.parameters["partner_bytes"]
+    assert set(data.working_set_bytes) == set(sizes) and len(sizes) >= 3
+    for (_, _), point in data.groupby(["access", "working_set_bytes"]):
+        blocks = point.groupby(["condition", "partner_bytes", "trial"]).size()
+        assert set(blocks.index.droplevel("trial")) == {
+            ("alone", 0),
+            ("after_switch", 0),
+            ("after_switch", partner),
+        }
+        assert len(blocks) == 3 * sweep.parameters["trials"] and blocks.nunique() == 1
+    assert (data.away_ns > 0).all() and (data.pass_ns >= 0).all()
+
+
+def test_its_summary_has_the_documented_columns_too(sweep: Result) -> None:
+    documented = documented_columns(warmup.summarise.__doc__)
+    assert set(sweep.summary().columns) == {"access", "working_set_bytes", "partner_bytes", *documented}
+    assert len(sweep.summary()) == 2 * len(sweep.parameters["working_sets_bytes"])
+
+
+def test_alone_a_pass_over_more_memory_takes_longer(sweep: Result) -> None:
+    for _, curve in sweep.summary().groupby("access"):
+        assert curve.sort_values("working_set_bytes").alone_ns.is_monotonic_increasing
+    assert not any("cannot be trusted" in note.text for note in sweep.notes)
+
+
+def test_a_baseline_that_does_not_grow_is_flagged() -> None:
+    run = base.Run("warmup.sweep", "tiny", False)
+    flat = {"access": "random", "condition": "alone", "pass_ns": 100}
+    run.add([flat | {"working_set_bytes": size} for size in (4 * KIB, 16 * KIB)])
+    warmup._check_baseline(run)
+    assert [note.level for note in run.notes] == ["flag"] and "16 KiB" in run.notes[0].text
+
+
+def test_only_a_partner_that_touches_memory_makes_a_row() -> None:
+    result = warmup.sweep(
+        working_sets_bytes=[8 * KIB], partner_bytes=64, access=["random"], between="threads", progress=False
+    )
+    summary = result.summary()
+    assert summary.partner_bytes.tolist() == [64] and summary.trials.tolist() == [3]
+
+
+# --- parameters that no run could use ---
+
+
+@pytest.mark.parametrize(
+    ("experiment", "parameters", "said"),
+    [
+        ("context_switch", {"mechanisms": ["post"]}, "'post'"),
+        ("context_switch", {"mechanisms": "pipe"}, "'pipe'.*\n.*list"),
+        ("context_switch", {"placements": []}, "placements"),
+        ("context_switch", {"between": ["friends"]}, "'friends'"),
+        ("context_switch", {"trials": 0}, "start at 1"),
+        ("context_switch", {"round_trips": -5}, "start at 1"),
+        ("context_switch", {"speed": 3}, "no parameter 'speed'.*\n.*mechanisms"),
+        ("context_switch", {"profile": "huge"}, "no profile 'huge'.*\n.*tiny, quick, full"),
+        ("warmup", {"access": "random"}, "access"),
+        ("warmup", {"access": ["backwards"]}, "access"),
+        ("warmup", {"between": "friends"}, "between"),
+        ("warmup", {"working_sets_bytes": [8]}, "one cache line"),
+        ("warmup", {"partner_bytes": 0}, "at least one byte"),
+        ("warmup", {"partner_bytes": -1}, "at least one byte"),
+        ("warmup", {"trials": 0}, "0 trials"),
+        ("warmup", {"working_sets_bytes": [1 << 50]}, "memory that is available"),
+        ("warmup", {"partner_bytes": 1 << 50}, "memory that is available"),
+    ],
+)
+def test_bad_parameters_are_named_before_anything_runs(
+    experiment: str, parameters: dict[str, Any], said: str, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*arguments: Any, **options: Any) -> None:
+        pytest.fail("a workload was started")
+
+    monkeypatch.setattr(workloads, "start", started)
+    with pytest.raises(ParameterError, match=said):
+        experiments.find(experiment)(progress=False, **parameters)
+    assert lock.holder() == "" and not (own_folders / "data").exists()
+
+
+def test_a_memory_limit_of_the_cgroup_counts_as_available() -> None:
+    class Small:
+        def fact(self, key: str) -> Any:
+            values = {"memory.available_bytes": 1 << 40, "cgroup.memory_limit_bytes": 64 << 20}
+            return type("Fact", (), {"value": values[key]})
+
+    assert warmup._available(Small()) == 64 << 20  # type: ignore[arg-type]
+
+
+def test_experiments_are_found_by_their_short_names() -> None:
+    assert experiments.find("warmup") is warmup.sweep
+    assert experiments.find("context_switch.matrix") is context_switch.matrix
+    for name in ("", "sweep", "nothing"):
+        with pytest.raises(ParameterError, match=r"context_switch\.matrix"):
+            experiments.find(name)
+
+
+# --- saving ---
+
+
+def small_matrix(**options: Any) -> Result:
+    return context_switch.matrix(
+        mechanisms=["pipe"], between=["threads"], placements=["same_cpu"], progress=False, **options
+    )
+
+
+def test_a_run_is_kept_in_the_data_folder_and_comes_back(own_folders: Path) -> None:
+    result = small_matrix()
+    assert result.path and own_folders / "data" in result.path.parents
+    again = load(result.path)
+    pd.testing.assert_frame_equal(again.summary(), result.summary(), check_dtype=False)
+    newest = latest("context_switch.matrix")
+    assert newest and newest.path == result.path
+
+
+def test_a_run_that_is_not_to_be_kept_writes_nothing(own_folders: Path) -> None:
+    assert small_matrix(save=False).path is None
+    assert not (own_folders / "data").exists()
+
+
+def test_a_run_that_cannot_be_kept_is_returned_with_a_note(
+    own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own_folders / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(own_folders / "file"))
+    result = small_matrix()
+    assert len(result.data) and result.path is None
+    assert any(n.level == "missing" and "not kept" in n.text for n in result.notes)
+
+
+# --- stopping ---
+
+
+class Interrupts:
+    """Lets `after` workloads run, and interrupts the next one while it runs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+        self.left, self.start = after, workloads.start
+        monkeypatch.setattr(workloads, "start", self)
+
+    def __call__(self, *arguments: Any, **options: Any) -> workloads.Workload:
+        workload = self.start(*arguments, **options)
+        if self.left == 0:
+            workload.go()
+            signal.raise_signal(signal.SIGINT)
+        self.left -= 1
+        return workload
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also where the tests were started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_returns_what_was_measured_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, interruptible: None
+) -> None:
+    Interrupts(monkeypatch, after=2)
+    result = context_switch.matrix(placements=["same_cpu"], progress=False)
+    assert len(result.summary()) == 2
+    assert any("Stopped early" in flag for flag in result.flags)
+    assert result.path and load(result.path).flags == result.flags
+    assert lock.holder() == ""
+    assert gone()
+
+
+def test_ctrl_c_during_the_sweep_keeps_its_finished_sizes(
+    monkeypatch: pytest.MonkeyPatch, interruptible: None
+) -> None:
+    Interrupts(monkeypatch, after=1)
+    result = warmup.sweep(working_sets_bytes=[4 * KIB, 8 * KIB], access=["random"], progress=False)
+    assert result.summary().working_set_bytes.tolist() == [4 * KIB]
+    assert any("Stopped early" in flag for flag in result.flags)
+    assert lock.holder() == "" and gone()
+
+
+def test_ctrl_c_before_anything_was_measured_is_passed_on(
+    own_folders: Path, monkeypatch: pytest.MonkeyPatch, interruptible: None
+) -> None:
+    Interrupts(monkeypatch, after=0)
+    with pytest.raises(KeyboardInterrupt):
+        small_matrix()
+    assert lock.holder() == "" and not (own_folders / "data").exists()
+    assert gone()
+
+
+def test_a_real_ctrl_c_in_mid_run_ends_a_program_cleanly(own_folders: Path) -> None:
+    code = f"""
+import signal, sys
+from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from sched_labs import context_switch, lock, workloads
+lock._PLACES = (Path({str(own_folders / "lock")!r}),)
+start, count = workloads.start, 0
+def counting(*a, **k):
+    global count
+    count += 1
+    if count == 2:
+        print("second", flush=True)
+    return start(*a, **k)
+workloads.start = counting
+r = context_switch.matrix(placements=["same_cpu"], trials=50, round_trips=5000, progress=False)
+print(len(r.summary()), any("Stopped early" in f for f in r.flags), repr(lock.holder()))
+"""
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert program.stdout
+    with program:
+        assert program.stdout.readline() == "second\n"
+        time.sleep(0.2)
+        program.send_signal(signal.SIGINT)
+        cells, stopped, holder = program.stdout.readline().split()
+        assert program.wait(timeout=30) == 0
+    assert 1 <= int(cells) < 10 and stopped == "True" and holder == "''"
+
+
+def test_a_workload_that_dies_ends_the_run_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = workloads.start
+
+    def dying(*arguments: Any, **options: Any) -> workloads.Workload:
+        workload = start(*arguments, **options)
+        os.killpg(workload.pid, signal.SIGKILL)
+        return workload
+
+    monkeypatch.setattr(workloads, "start", dying)
+    with pytest.raises(SchedLabError) as caught:
+        small_matrix()
+    assert isinstance(caught.value, WorkloadError) or "has ended" in str(caught.value)
+    assert lock.holder() == "" and gone()
+
+
+def test_a_run_waits_for_the_machine_and_gives_up_with_the_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_lock = lock.machine
+    monkeypatch.setattr(
+        lock, "machine", lambda purpose, **options: machine_lock(purpose, **options | {"wait_s": 0})
+    )
+    with machine_lock("somebody else"), pytest.raises(BusyError, match="somebody else"):
+        small_matrix()
+
+
+# --- one CPU ---
+
+
+@pytest.mark.skipif(not shutil.which("taskset"), reason="taskset is not installed")
+def test_with_one_cpu_the_rest_is_measured_and_the_reader_told(own_folders: Path) -> None:
+    code = f"""
+from pathlib import Path
+from sched_labs import context_switch, lock, warmup
+from sched_labs.errors import PlacementError
+lock._PLACES = (Path({str(own_folders / "lock")!r}),)
+r = context_switch.matrix(mechanisms=["pipe"], between=["threads"], save=False, progress=False)
+print(sorted(set(r.data.placement)), [n.level for n in r.notes if "one CPU only" in n.text])
+try:
+    context_switch.matrix(placements=["other_cpu"], save=False, progress=False)
+except PlacementError as error:
+    print(error.what)
+print(len(warmup.sweep(working_sets_bytes=[4096], access=["random"], save=False, progress=False).summary()))
+"""
+    done = subprocess.run(
+        ["taskset", "-c", str(ALLOWED[0]), sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert first == "['same_cpu'] ['missing']"
+    assert "needs two CPUs" in second
+    assert third == "1"
