@@ -1,4 +1,4 @@
-"""The built pages in a real browser: nothing from another host, no error, readable by everybody, on a phone too."""
+"""The built pages in a real browser: nothing from another host, no error, readable by all, on a phone too."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_the_colours_of_pages_are_those_of_figures() -> None:
     from sched_labs.figures import style
 
     text = (ROOT / "book/_static/sched-labs.css").read_text(encoding="utf-8")
-    themes = re.findall(r"([^{}]*)\{([^{}]*--sl-direct[^{}]*)\}", text)
+    themes = re.findall(r"([^{}]*)\{([^{}]*--sl-direct: #[^{}]*)\}", text)
     assert len(themes) == 2
     for (_, body), theme in zip(themes, ("light", "dark"), strict=True):
         values = dict(re.findall(r"--sl-([a-z0-9]+): (#[0-9a-f]{6});", body))

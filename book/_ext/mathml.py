@@ -1,7 +1,8 @@
 """Mathematics as MathML, written into the page when the book is built.
 
-Sphinx's own choice, MathJax, is two megabytes of script from another host. Every browser of today draws MathML itself,
-screen readers read it, and docutils (which Sphinx is made of) converts TeX to it: nothing to fetch, nothing to run.
+Sphinx's own choice, MathJax, is two megabytes of script from another host. Every browser of today draws
+MathML itself, screen readers read it, and docutils (which Sphinx is made of) converts TeX to it: nothing to
+fetch, nothing to run.
 """
 
 from __future__ import annotations

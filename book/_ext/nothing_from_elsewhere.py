@@ -1,5 +1,6 @@
-"""Take out of each page what would fetch from another host: Jupyter Book always adds sphinx-thebe, which talks to Binder.
+"""Take out of each page what would fetch from another host.
 
+Jupyter Book always adds sphinx-thebe, which talks to Binder.
 Its settings even stand on a page twice, which is an error in every browser.
 """
 

@@ -120,6 +120,9 @@
   };
 
   const begin = async () => {
+    // The theme leaves the book's name outside of every landmark.
+    const side = document.querySelector(".sidebar-primary-items__start");
+    if (side) Object.assign(side, { role: "region", ariaLabel: "Book" });
     stories();
     scrollable();
     addEventListener("resize", scrollable);

@@ -2,7 +2,7 @@
 
     python -m sched_labs.book build | live | serve
 
-`chapters` knows which notebooks the book has, `measure` runs one and keeps what came out, `progress` shows on the
-terminal what is being measured, `pages` hands everything to Jupyter Book, `command` is the command line.
+`chapters` knows which notebooks the book has, `measure` runs one and keeps what came out, `progress` shows on
+the terminal what is being measured, `pages` hands everything to Jupyter Book, `command` is the command line.
 Nothing is written outside the checkout's `_build/` and the reader's data folder.
 """

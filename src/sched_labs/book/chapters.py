@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from ..errors import SchedLabError
 
@@ -35,7 +35,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class Chapter:
-    """One notebook of the book; `name` is its path in the book without suffix, such as `notebooks/01-context-switch`."""
+    """One notebook of the book; `name` is its path without suffix, such as `notebooks/01-context-switch`."""
 
     name: str
     source: Path

@@ -87,13 +87,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "command",
         choices=("build", "live", "serve"),
-        help="build: measure and make the pages; live: the same, then serve them; serve: serve the pages that are there",
+        help="build: measure and make the pages; live: then serve them too; serve: serve what is there",
     )
     parser.add_argument(
         "--profile",
         choices=PROFILES,
         default=os.environ.get("SCHED_LABS_PROFILE", "quick"),
-        help="how long to measure: quick takes minutes, full gives narrow intervals, tiny only tries the machinery",
+        help="quick takes minutes, full gives narrow intervals, tiny only tries the machinery",
     )
     parser.add_argument("--fresh", action="store_true", help="measure again even where nothing changed")
     parser.add_argument("--root", type=Path, help="the checkout (default: the one this was installed from)")

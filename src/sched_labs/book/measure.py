@@ -1,7 +1,8 @@
 """Run one chapter on this machine and keep the notebook with its outputs.
 
-The book runs its chapters itself instead of leaving it to Sphinx: the reader sees which cell and which experiment is at
-work, a change of wording does not cost a new measurement of the other chapters, and a failing cell is named at once.
+The book runs its chapters itself instead of leaving it to Sphinx: the reader sees which cell and which
+experiment is at work, a change of wording does not cost a new measurement of the other chapters, and a failing
+cell is named at once.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ class Failure:
 def measure(
     book: Checkout, chapter: Chapter, profile: str, terminal: Terminal, *, fresh: bool = False
 ) -> Failure | None:
-    """Run `chapter` unless what it is made of is unchanged since it last ran here; return the cell that failed, if any.
+    """Run `chapter` unless all it is made of is unchanged since it last ran; return the cell that failed.
 
-    The executed notebook goes to `_build/measured/`; one with a failed cell is kept too, because its page shows
-    what happened, but it never counts as done.
+    The executed notebook goes to `_build/measured/`; one with a failed cell is kept too, because its page
+    shows what happened, but it never counts as done.
     """
-    import jupytext
+    import jupytext  # type: ignore[import-untyped]
     import nbformat
 
     target = book.measured / f"{chapter.name}.ipynb"
@@ -74,7 +75,7 @@ def measure(
 
 
 def fingerprint(chapter: Chapter, profile: str) -> str:
-    """Return a digest of all that a chapter's numbers come from: its text, the library, the profile and the machine."""
+    """Return a digest of what a chapter's numbers come from: text, library, profile, machine."""
     digest = hashlib.sha256()
     for part in (profile, platform.python_version(), *_machine()):
         digest.update(part.encode() + b"\0")
@@ -87,7 +88,7 @@ def fingerprint(chapter: Chapter, profile: str) -> str:
 
 
 def _machine() -> Iterator[str]:
-    """Yield what tells this machine from another one that has the same checkout (a virtual machine's synced folder)."""
+    """Yield what tells this machine from another one with the same checkout (a VM's synced folder)."""
     yield from (platform.release(), platform.machine(), str(os.cpu_count()))
     identity = Path("/etc/machine-id")
     yield identity.read_text(encoding="ascii", errors="replace") if identity.is_file() else ""

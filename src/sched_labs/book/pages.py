@@ -20,9 +20,9 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> None:
-    """Build `_build/html` from the texts and the chapters in `_build/measured`, unless it is made from just these.
+    """Build `_build/html` from the texts and the chapters in `_build/measured`, unless it is made from these.
 
-    Sphinx works in a folder of its own and the result is put in place at the end: a server that serves the old pages
+    Sphinx works in a folder of its own and the result is put in place at the end: a server of the old pages
     never shows half of the new ones, and a page or a picture that is gone leaves nothing behind.
     Any warning of Sphinx (a link to nowhere, TeX that nobody understands) is an error.
     """
@@ -96,7 +96,7 @@ def _stage(book: Checkout, parts: list[Chapter], staged: Path) -> None:
 
 
 def relink(text: str, parts: list[Chapter]) -> str:
-    """Turn Markdown links to a chapter's source (`01-a.md`) into links to the notebook that ran (`01-a.ipynb`)."""
+    """Turn links to a chapter's source (`01-a.md`) into links to the notebook that ran (`01-a.ipynb`)."""
     for chapter in parts:
         name = re.escape(chapter.source.stem)
         text = re.sub(rf"(\]\((?:[^)\s]*/)?{name})\.md(?=[)#])", r"\1.ipynb", text)
@@ -104,9 +104,10 @@ def relink(text: str, parts: list[Chapter]) -> str:
 
 
 def still(notebook: Any) -> None:
-    """Leave out of `notebook` (in place) what only a running kernel could fill: a page shows a widget's static twin.
+    """Make `notebook` (in place) fit a page that has no kernel: a widget is shown by its static twin.
 
     A widget without one, such as a progress bar, is dropped: its text form is a Python object's name.
+    pandas heads the column of row names with an empty `<th>`, which a screen reader stumbles over.
     """
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
@@ -117,6 +118,8 @@ def still(notebook: Any) -> None:
             data = output.get("data", {})
             if data.pop(_WIDGET, None) is not None and not set(data) - {"text/plain"}:
                 continue
+            if "text/html" in data:
+                data["text/html"] = "".join(data["text/html"]).replace("<th></th>", "<td></td>")
             kept.append(output)
         cell.outputs = kept
 

@@ -1,8 +1,8 @@
 """What the reader sees on the terminal while the chapters run.
 
 Experiments append one JSON object per line to the file named by SCHED_LABS_PROGRESS:
-`{"experiment": str, "done": int, "total": int, "label": str}`. A follower reads what arrives and redraws one line on a
-terminal, or prints a line now and then where the output is a log.
+`{"experiment": str, "done": int, "total": int, "label": str}`. A follower reads what arrives and redraws one
+line on a terminal, or prints a line now and then where the output is a log.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Terminal:
 
 
 class Follower:
-    """Shows where one chapter is: the cell that runs, and the experiment inside it. Use it as a context manager."""
+    """Shows where one chapter is: the cell that runs, and the experiment inside it. A context manager."""
 
     def __init__(self, terminal: Terminal, file: Path, cells: int) -> None:
         self.terminal = terminal

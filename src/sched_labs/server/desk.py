@@ -1,7 +1,7 @@
 """The reader's own copies of the chapters.
 
-JupyterLab opens these and never the source tree: what a reader changes must survive an update of the book and a
-virtual machine whose synced folder is overwritten at every start.
+JupyterLab opens these and never the source tree: what a reader changes must survive an update of the book,
+and a virtual machine whose synced folder is overwritten at every start.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _LEDGER = ".as-delivered.json"
 def lay_out(sources: Path, desk: Path) -> list[str]:
     """Copy the chapters in `sources` to `desk/notebooks`; return the names of those left alone.
 
-    A copy that the reader has not touched follows the book. One that the reader changed stays as it is, and the
-    book's newer version is laid beside it under the ending `.new.md`.
+    A copy that the reader has not touched follows the book. One that the reader changed stays as it is, and
+    the book's newer version is laid beside it under the ending `.new.md`.
     """
     folder = desk / "notebooks"
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def lay_out(sources: Path, desk: Path) -> list[str]:
 
 
 def _ledger(folder: Path) -> dict[str, str]:
-    """What was delivered: file name -> digest. Without it every copy counts as changed, and nothing is overwritten."""
+    """What was delivered: file name -> digest. Without it every copy counts as changed; nothing is lost."""
     try:
         kept = json.loads((folder / _LEDGER).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
 """The book's pages and the reader's predictions, behind the Jupyter server's login.
 
-Pages share their origin with the server's API, so that a script in a page could do all that the reader can do.
-Hence the content policy: scripts, pictures and connections come from this server and from nowhere else, and no other
-site may frame a page. Every request needs the login; a POST also needs the `_xsrf` cookie that the pages set.
+Pages share their origin with the server's API, so that a script in a page could do all that the reader can.
+Hence the content policy: scripts, pictures and connections come from this server and from nowhere else, and
+no other site may frame a page. Every request needs the login; a POST also needs the `_xsrf` cookie.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class BookHandler(JupyterHandler, web.StaticFileHandler):
 
     @web.authenticated
     @authorized
-    async def get(self, path: str, include_body: bool = True) -> None:
+    async def get(  # type: ignore[override]
+        self, path: str, include_body: bool = True
+    ) -> None:
         """Send a page or one of its parts."""
         if path.endswith(("/", ".html")) or not path:
             self.xsrf_token  # noqa: B018 - reading it sets the cookie that a page needs for its POSTs
@@ -69,7 +71,7 @@ class BookHandler(JupyterHandler, web.StaticFileHandler):
 
     @web.authenticated
     @authorized
-    async def head(self, path: str) -> None:
+    async def head(self, path: str) -> None:  # type: ignore[override]
         """Answer as GET does, without the body."""
         await web.StaticFileHandler.get(self, path, include_body=False)
 
@@ -78,7 +80,7 @@ class BookHandler(JupyterHandler, web.StaticFileHandler):
         self.set_header("Cache-Control", "no-cache")
 
     def validate_absolute_path(self, root: str, absolute_path: str) -> str | None:
-        """Refuse hidden files and say what to do when there is no book yet; the parent refuses what is outside."""
+        """Refuse hidden files, and say what to do when there is no book; the parent refuses the outside."""
         if not (Path(root) / "index.html").is_file():
             raise web.HTTPError(404, "The book is not built yet: run `make book`, then load this page again.")
         found = super().validate_absolute_path(root, absolute_path)

@@ -16,15 +16,13 @@ _SETTINGS = Path(__file__).with_name("lab-settings")
 def run(html: Path, *, notebooks: Path, port: int = 8888, browser: bool = False) -> int:
     """Serve until Ctrl-C; return the exit status.
 
-    `html` holds the finished pages, `notebooks` the book's chapters, which the reader gets as copies of their own.
+    `html` holds the finished pages, `notebooks` the book's chapters, of which the reader gets copies.
     """
     if not (html / "index.html").is_file():
         raise SchedLabError("There are no pages to serve yet.", "Build them with `make book`.")
     own = store.data_folder()
     for name in desk.lay_out(notebooks, own):
-        print(
-            f"You changed {name}: your copy stays, the book's newer version lies beside it as {Path(name).stem}.new.md."
-        )
+        print(f"You changed {name}: your copy stays, the newer one is beside it: {Path(name).stem}.new.md.")
     # The reader's other Jupyter must neither open this server (a password-less set-up) nor be changed by it.
     os.environ["JUPYTER_CONFIG_DIR"] = str(own / ".jupyter")
     os.environ.pop("JUPYTER_TOKEN", None)
