@@ -506,7 +506,10 @@ def test_a_figure_is_described_for_those_who_cannot_see_it() -> None:
     assert root.attrib["aria-labelledby"].split() == [title.attrib["id"], desc.attrib["id"]]
     html = figure._repr_html_()
     assert html.startswith('<figure class="sl-figure">') and html.endswith("</figure>")
-    assert f"<figcaption>{figure.caption}<br><small>{figure.provenance}</small></figcaption>" in html
+    assert (
+        f'<figcaption class="sl-caption">{figure.caption}<br><small>{figure.provenance}</small></figcaption>'
+        in html
+    )
 
 
 def test_what_comes_from_data_is_escaped() -> None:

@@ -70,7 +70,8 @@ def page_figure(svg: str, caption: str, provenance: str, width: float) -> str:
     return (
         f'<figure class="sl-figure"><style>{_stylesheet()}</style>'
         f'<div class="sl-plate" style="max-width:{width * 1.45 / 16:.4g}rem">{svg}</div>'
-        f"<figcaption>{escape(caption)}<br><small>{escape(provenance)}</small></figcaption></figure>"
+        f'<figcaption class="sl-caption">{escape(caption)}<br><small>{escape(provenance)}</small></figcaption>'
+        "</figure>"
     )
 
 
@@ -184,7 +185,8 @@ def _stylesheet() -> str:
             # The book's theme puts a light plate behind rich output in the dark; a figure needs none.
             "html[data-theme] .bd-content div.cell_output .text_html.text_html:has(>.sl-figure)"
             "{background:none;padding:0;color:inherit}",
-            ".sl-figure figcaption{margin:.5em 0 0;text-align:start;max-width:46em;line-height:1.45}",
-            ".sl-figure figcaption small{color:var(--sl-neutral)}",
+            ".sl-figure figcaption.sl-caption{color:var(--sl-ink);margin:.5em 0 0;text-align:start;"
+            "max-width:46em;line-height:1.45}",
+            ".sl-figure figcaption.sl-caption small{color:var(--sl-neutral)}",
         )
     )
