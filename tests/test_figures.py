@@ -267,6 +267,12 @@ def test_matrix_caption_compares_placements_by_their_medians() -> None:
     assert f"{times} times as much" in figures.draw(result).caption
 
 
+def test_flagged_cases_of_a_recorded_run_are_left_out() -> None:
+    figure = figures.draw(made_matrix(), recorded=made_matrix(2.0, **OTHER))
+    judged = matrix.judged(matrix.frame(made_matrix(2.0)))["net_per_switch_ns"]
+    assert [x for x, _ in points(figure, style.RECORDED)] == sorted(judged)
+
+
 def test_a_difference_too_small_for_one_decimal_is_written_out() -> None:
     result = made_matrix()
     result.table["switches_per_round_trip"] = 1.954

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from ..errors import ResultError
 from . import axes, histogram, matrix, style, warmup
-from .base import Drawable, Figure, canvas, highest, machine_name
+from .base import Drawable, Figure, canvas, highest, machine_name, provenance
 
 MOST = 4
 _MARKERS = ("o", "s", "D", "^")
@@ -71,7 +71,7 @@ def compare(*results: Drawable) -> Figure:
         alt=f"{len(runs)} runs on one axis: {', '.join(run.name for run in runs)}. {said}",
         caption=said,
         provenance=" — ".join(
-            f"{run.name}: {r.provenance_line()}" for run, r in zip(runs, results, strict=True)
+            f"{run.name}: {provenance(r, None)}" for run, r in zip(runs, results, strict=True)
         ),
         data=frame(*results),
         title=f"Comparison of {len(runs)} runs",

@@ -87,7 +87,8 @@ def frame(result: Drawable) -> pd.DataFrame:
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
     """Draw the cost of one switch per mechanism, one panel per placement, flagged runs apart."""
     table = frame(result)
-    pale = None if recorded is None else frame(recorded)
+    # A recorded run in which something else happened than was meant is no comparison.
+    pale = None if recorded is None else judged(frame(recorded))
     places = list(dict.fromkeys(table["placement"]))
     counts = [len(table[table["placement"] == place]) for place in places]
     low, high = _limits(table, pale, predictions)

@@ -70,8 +70,8 @@ def page_figure(svg: str, caption: str, provenance: str, width: float) -> str:
     return (
         f'<figure class="sl-figure"><style>{_stylesheet()}</style>'
         f'<div class="sl-plate" style="max-width:{width * 1.45 / 16:.4g}rem">{svg}</div>'
-        f'<figcaption class="sl-caption">{escape(caption)}<br><small>{escape(provenance)}</small></figcaption>'
-        "</figure>"
+        f'<figcaption class="sl-caption">{escape(caption)}'
+        f"<br><small>{escape(provenance)}</small></figcaption></figure>"
     )
 
 
