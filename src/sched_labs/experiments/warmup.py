@@ -29,7 +29,8 @@ def summarise(result: Result) -> pd.DataFrame:
     alone_ns                      one pass over the working set when nothing switched
     after_ns                      one pass just after the switch back
     extra_ns, extra_lo_ns, extra_hi_ns   one switch's warm-up: after - alone, paired by trial, 95 % interval
-    floor_ns                      what alone against alone differs by: smaller differences are not seen
+    floor_ns                      what alone against alone differs by, at least one look at the clock: smaller
+                                  differences are not seen
     seen                          extra stands clear of the floor, and its interval clear of zero
     kernel_extra_ns               the same when the partner touches nothing: what the kernel displaced
     alone_ns_per_line             alone_ns per cache line: which level of the hierarchy holds the set
@@ -49,7 +50,8 @@ def summarise(result: Result) -> pd.DataFrame:
         size = int(str(working_set))
         alone = part[part.condition == "alone"].set_index("trial").sort_index()
         idle = _of(part, 0)
-        floor = stats.noise_floor(alone.pass_ns)
+        # A pass is timed by two looks at the clock: less than one look is no difference, however steady the passes.
+        floor = max(stats.noise_floor(alone.pass_ns), float(result.machine.get("clock_read_ns") or 0))
         direct = _difference(idle.away_ns / 2, alone.away_ns / 2) if not idle.empty else None
         kernel = _difference(idle.pass_ns, alone.pass_ns) if not idle.empty else None
         touching = part[(part.condition == "after_switch") & (part.partner_bytes > 0)]
