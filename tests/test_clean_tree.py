@@ -99,7 +99,7 @@ from sched_labs import context_switch, lock, store
 assert Path(sched_labs.__file__).is_relative_to({str(copy)!r}), sched_labs.__file__
 lock._PLACES = (Path({str(place)!r}),)
 store.save_prediction("q", 1, "ns")
-print(context_switch.matrix(profile="tiny", mechanisms=["pipe"], placements=["same_cpu"], progress=False).path)
+print(context_switch.matrix(profile="tiny", mechanisms=["pipe"], progress=False).path)
 """
     environment = os.environ | {
         "PYTHONPATH": str(copy),
