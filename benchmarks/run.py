@@ -50,7 +50,7 @@ class NotMeasurable(Exception):
 
 
 def ratio_interval(numerator: Sequence[float], denominator: Sequence[float]) -> tuple[float, float, float]:
-    """Ratio of medians with its 95 % bootstrap interval; blocks are drawn in pairs, as measured."""
+    """Ratio of medians with its 95 % bootstrap interval; blocks are drawn in pairs."""
     above, below = np.asarray(numerator), np.asarray(denominator)
     picks = np.random.default_rng(0).integers(0, above.size, size=(4000, above.size))
     ratios = np.median(above[picks], axis=1) / np.median(below[picks], axis=1)
@@ -79,15 +79,17 @@ def our_pipe_ns(cpu: int) -> float:
 
 
 def perf_pipe_ns(cpu: int) -> float:
-    """One block of `perf bench sched pipe`, which is two processes and two pipes as well: ns per operation."""
-    command = ["taskset", "-c", str(cpu), "perf", "bench", "-f", "simple", "sched", "pipe"]
+    """One block of `perf bench sched pipe`, two processes and two pipes as well: ns per operation."""
+    command = ["taskset", "-c", str(cpu), "perf", "bench", "sched", "pipe"]
     for tool in ("perf", "taskset"):
         if not shutil.which(tool):
             raise NotMeasurable(f"{tool} is not installed")
     done = subprocess.run([*command, "-l", str(ROUND_TRIPS)], capture_output=True, text=True, timeout=60)
     try:
-        return float(done.stdout.split()[-1]) * 1e9 / ROUND_TRIPS
-    except (ValueError, IndexError):
+        # "5.532000 usecs/op": the total above it is rounded to milliseconds.
+        words = done.stdout.split()
+        return float(words[words.index("usecs/op") - 1]) * 1e3
+    except ValueError:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise NotMeasurable(f"perf does not run here: {said[0] if said else done.returncode}") from None
 
@@ -135,9 +137,7 @@ def doctor_time() -> list[Line]:
     for _ in range(4):
         start = time.perf_counter()
         try:
-            done = subprocess.run(
-                [str(program), "doctor", "--json"], capture_output=True, text=True, timeout=60
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         except OSError as error:
             return [Line(what, "does not start", target, False, str(error.strerror))]
         times.append(time.perf_counter() - start)
@@ -164,17 +164,16 @@ def under_peer_probe_ns(cpu: int) -> float:
     peer = subprocess.Popen(
         [PEER_PROBE], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    assert peer.stdout
     with peer:
         try:
-            first = peer.stdout.readline()
-            if not first.startswith("Tracing"):
-                raise NotMeasurable(f"{PEER_PROBE} does not run here: {first.strip()}")
+            time.sleep(1)  # it says when it is ready, but into a pipe only at its end
+            if peer.poll() is not None:
+                raise NotMeasurable(f"{PEER_PROBE} does not run here (status {peer.returncode})")
             return our_pipe_ns(cpu)
         finally:
             peer.send_signal(signal.SIGINT)
             try:
-                peer.communicate(timeout=10)
+                peer.communicate(timeout=5)
             except subprocess.TimeoutExpired:
                 peer.kill()
 
