@@ -59,7 +59,7 @@ def ratio_interval(numerator: Sequence[float], denominator: Sequence[float]) -> 
 
 
 def alternate(*sides: Callable[[], float], blocks: int = BLOCKS) -> list[list[float]]:
-    """The values of each side; the order of the sides turns round from block to block.  One block warms up."""
+    """The values of each side; the order of the sides turns round each block.  One block warms up."""
     values: list[list[float]] = [[] for _ in sides]
     for block in range(-1, blocks):
         order = range(len(sides)) if block % 2 else reversed(range(len(sides)))
@@ -179,7 +179,7 @@ def under_peer_probe_ns(cpu: int) -> float:
 
 
 def probe_overhead(cpu: int) -> list[Line]:
-    """Two ping-pongs under a probe against one without; one switch per hand-over is the worst case for both."""
+    """Two ping-pongs under a probe against one without; one switch per hand-over is the worst case."""
     lines: list[Line] = []
     available = runqlat.available()
     if not available.ok:
