@@ -230,6 +230,8 @@ class _FakeApt:
 
     def __init__(self, deb: Path) -> None:
         self.deb = deb
+        self.updates = 0
+        self.gone = 0  # how many downloads fail first
 
     def __call__(self, suites: tuple[str, ...]) -> _FakeApt:
         return self
@@ -237,10 +239,16 @@ class _FakeApt:
     def fresh(self) -> bool:
         return True
 
+    def update(self) -> None:
+        self.updates += 1
+
     def packages(self) -> list[names.Package]:
         return DEBIAN
 
     def download(self, package: names.Package, into: Path, progress: object) -> list[Path]:
+        if self.gone:
+            self.gone -= 1
+            raise PackageError("apt failed: 404  Not Found")
         return [Path(shutil.copy(self.deb, into))]
 
 
@@ -270,7 +278,6 @@ def test_a_broken_package_leaves_the_old_kernel_and_nothing_else(
     deb.write_bytes(deb.read_bytes()[:50_000])
     apt = _FakeApt(deb)
     monkeypatch.setattr(packages, "_Apt", apt)
-    monkeypatch.setattr(_FakeApt, "update", lambda self: None, raising=False)
     with pytest.raises(PackageError, match="does not unpack"):
         packages.get("6.1", newest=True)
     assert packages.get("6.1").version == "6.1.1-1"
@@ -284,6 +291,20 @@ def test_a_package_without_a_kernel_is_refused(
     with pytest.raises(PackageError, match="holds no kernel image"):
         packages.get("6.1")
     assert packages.cached("6.1") is None
+
+
+def test_a_package_that_left_the_archive_since_the_lists_were_read_is_looked_up_again(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apt = _FakeApt(_deb(tmp_path, {"boot/vmlinuz-6.1.0": b"x"}))
+    monkeypatch.setattr(packages, "_Apt", apt)
+    apt.gone = 1
+    assert packages.get("6.1").upstream == "6.1.176"
+    assert apt.updates == 1
+    apt.gone = 2
+    with pytest.raises(PackageError, match="404"):
+        packages.get("5.10")
+    assert packages.cached("5.10") is None
 
 
 def test_what_a_killed_download_left_is_removed_by_the_next(

@@ -136,10 +136,15 @@ def all_cached() -> list[Kernel]:
 
 
 def offered(refresh: bool = False) -> list[Package] | None:
-    """What the archive offers, newest first; None when nobody has looked yet and `refresh` is false."""
+    """What the archive offers, newest first, as far as its lists have been read; None when none has.
+
+    `refresh` reads all of them.
+    """
     with _locked():
         suites = names.all_suites(distribution())
-        if not refresh and not all(_lists_age_s(suite) < float("inf") for suite in suites):
+        if not refresh:
+            suites = tuple(suite for suite in suites if _lists_age_s(suite) < float("inf"))
+        if not suites:
             return None
         apt = _Apt(suites)
         if refresh:
@@ -160,26 +165,39 @@ def get(name: str, newest: bool = False, progress: Progress = _silent) -> Kernel
             return kernel
     with _locked():
         apt = _Apt(names.suites(wanted, distribution()))
-        if newest or not apt.fresh():
-            progress(f"{wanted}: reading the archive's lists", 0.0)
+        look_first = newest or not apt.fresh()
+        if look_first:
+            progress(f"{wanted}: reading the archive's lists", None)
             apt.update()
-        package = names.choose(apt.packages(), wanted, distribution())
-        held = cache_dir() / str(wanted)
-        with contextlib.suppress(PackageError):
-            kernel = cached(name)
-            if kernel and (kernel.package, kernel.version) == (package.package, package.version):
-                return kernel
-        with tempfile.TemporaryDirectory(prefix=".part-", dir=cache_dir()) as scratch:
-            debs = apt.download(
-                package, Path(scratch), lambda share: progress(f"{wanted}: fetching", 0.95 * share)
-            )
-            progress(f"{wanted}: unpacking", 0.95)
-            _unpack(debs, package, wanted, Path(scratch) / "kernel")
-            if held.exists():
-                held.rename(Path(scratch) / "old")
-            (Path(scratch) / "kernel").rename(held)
+        try:
+            return _fetch(apt, wanted, progress)
+        except NetworkError:
+            raise
+        except PackageError:
+            if look_first:
+                raise
+        # The lists are from earlier today, and the package may have left the archive since.
+        apt.update()
+        return _fetch(apt, wanted, progress)
+
+
+def _fetch(apt: _Apt, wanted: KernelName, progress: Progress) -> Kernel:
+    """The newest package that matches, in the cache in place of an older one."""
+    package = names.choose(apt.packages(), wanted, distribution())
+    with contextlib.suppress(PackageError):
+        held = cached(str(wanted))
+        if held and (held.package, held.version) == (package.package, package.version):
+            return held
+    place = cache_dir() / str(wanted)
+    with tempfile.TemporaryDirectory(prefix=".part-", dir=cache_dir()) as scratch:
+        debs = apt.download(package, Path(scratch), lambda share: progress(f"{wanted}: fetching", share))
+        progress(f"{wanted}: unpacking", None)
+        _unpack(debs, package, wanted, Path(scratch) / "kernel")
+        if place.exists():
+            place.rename(Path(scratch) / "old")
+        (Path(scratch) / "kernel").rename(place)
     progress(f"{wanted}: {package.version}", 1.0)
-    return _load(held)
+    return _load(place)
 
 
 _WANTED = re.compile(r"\./(?:usr/)?(?:boot/(vmlinuz|config)-[^/]+|lib/modules/[^/]+/(vmlinuz|config))")

@@ -56,8 +56,8 @@ class Answer:
     build: str  # the kernel's own `uname -v`
     cpus: int
     memory_mib: int
-    boot_s: float  # wall clock, from the command to the first word of the guest
-    duration_s: float  # wall clock, from the command to the answer
+    boot_s: float  # wall clock, from starting QEMU to the first word of the guest
+    duration_s: float  # wall clock, from starting QEMU to the answer, broken guests included
     retries: int  # guests that broke before this one
     key: dict[str, str]  # what a deterministic answer depends on: equal keys, equal answers
     notes: list[tuple[str, str]]  # level and text, as in a Result
@@ -155,9 +155,10 @@ def run(
             notes.append(("info", f"No KVM: {tried.why}."))
     notes.insert(0, _CAVEATS[guest.timing])
 
-    started = time.monotonic()
     with lock.machine(f"{job} on kernel {found.name}", waiting=lambda who: say(f"waiting for: {who}", None)):
+        started = time.monotonic()
         boot, retries = _boot(guest, archives, deadline_s, say)
+        duration_s = time.monotonic() - started
     if boot.error:
         raise _as_raised(boot.error)
     if retries:
@@ -172,7 +173,7 @@ def run(
         cpus=guest.cpus,
         memory_mib=memory,
         boot_s=boot.boot_s,
-        duration_s=time.monotonic() - started,
+        duration_s=duration_s,
         retries=retries,
         key={
             "kernel": f"{found.package} {found.version}",
