@@ -50,7 +50,7 @@ def summarise(result: Result) -> pd.DataFrame:
         size = int(str(working_set))
         alone = part[part.condition == "alone"].set_index("trial").sort_index()
         idle = _of(part, 0)
-        # A pass is timed by two looks at the clock: less than one look is no difference, however steady the passes.
+        # Less than one look at the clock is no difference, however steady the passes.
         floor = max(stats.noise_floor(alone.pass_ns), float(result.machine.get("clock_read_ns") or 0))
         direct = _difference(idle.away_ns / 2, alone.away_ns / 2) if not idle.empty else None
         kernel = _difference(idle.pass_ns, alone.pass_ns) if not idle.empty else None
