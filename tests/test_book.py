@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -240,3 +242,37 @@ def test_make_refuses_an_old_python_and_says_what_to_do(tmp_path: Path) -> None:
     )
     assert done.returncode != 0 and "3.11 or newer" in done.stderr and "PYTHON=" in done.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_ctrl_c_stops_the_cell_lets_it_clean_up_and_leaves_nothing(book: Path, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    cell = f"""
+import pathlib, subprocess, os
+said = pathlib.Path({str(said)!r})
+child = subprocess.Popen(["sleep", "600"])
+said.write_text(f"{{os.getpid()}} {{child.pid}}")
+try:
+    child.wait()
+finally:
+    child.kill()
+    child.wait()
+    said.write_text(said.read_text() + " cleaned")
+"""
+    write_chapter(book, HEADER + f"# A\n\n```{{code-cell}} ipython3\n{cell}\n```\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sched_labs.book", "build", "--root", str(book), "--profile", "tiny"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
+    )
+    deadline = time.monotonic() + 60
+    while not (said.exists() and said.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130 and "stopped" in out and "Traceback" not in out, out
+    kernel, child, cleaned = said.read_text().split()
+    assert cleaned == "cleaned"
+    assert not Path("/proc", kernel).exists() and not Path("/proc", child).exists()
+    assert not (book / "_build/html").exists()

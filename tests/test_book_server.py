@@ -123,7 +123,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     yield Served(int(found[1]), found[2], data / "sched-labs", process, root / "_build" / "html")
     process.send_signal(signal.SIGINT)
     try:
-        assert process.wait(20) == 0, "Ctrl-C ends the server without a question"
+        assert process.wait(60) == 0, "Ctrl-C ends the server without a question"
     finally:
         process.kill()
 
@@ -265,6 +265,7 @@ def test_a_page_keeps_a_prediction_and_leads_to_jupyterlab(served: Served, brows
     link.click()
     # The chapter opens as a notebook, from the reader's own copy.
     page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
+    page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(timeout=60_000)
     elsewhere = [said for said in troubles if said.startswith("http")]
     assert elsewhere == [], "JupyterLab asks no other host either"
     assert (served.data / "notebooks/01-context-switch.md").is_file()

@@ -1,8 +1,8 @@
 """Run one chapter on this machine and keep the notebook with its outputs.
 
 The book runs its chapters itself instead of leaving it to Sphinx: the reader sees which cell and which
-experiment is at work, a change of wording does not cost a new measurement of the other chapters, and a failing
-cell is named at once.
+experiment is at work, a change of wording does not cost a new measurement of the other chapters, and a
+failing cell is named at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +25,7 @@ from .progress import VARIABLE, Follower, Terminal
 
 PROFILES = ("tiny", "quick", "full")
 _CELL_LIMIT_S = {"tiny": 180, "quick": 600, "full": 3600}
+_STOP_LIMIT_S = 15
 _KEY = "sched_labs"  # notebook metadata of ours
 
 
@@ -142,7 +146,7 @@ def _run(book: Checkout, chapter: Chapter, notebook: Any, profile: str, terminal
     environment = {**os.environ, "SCHED_LABS_PROFILE": profile, VARIABLE: str(progress), "MPLBACKEND": "agg"}
     with Follower(terminal, progress, len(numbers)) as follower:
         try:
-            client.execute(env=environment)
+            _execute(client, environment)
         except CellExecutionError as error:
             said = f"{error.ename}: {error.evalue}" if error.ename else str(error)
         except CellTimeoutError:
@@ -153,6 +157,28 @@ def _run(book: Checkout, chapter: Chapter, notebook: Any, profile: str, terminal
             terminal.say(f"  {len(numbers)} cells in {follower.seconds:.0f} s")
             return None
     return Failure(chapter.name, numbers.get(current, 0), notebook.cells[current].source, said)
+
+
+def _execute(client: Any, environment: dict[str, str]) -> None:
+    """Run the notebook. Ctrl-C stops its cell as a stop button does, so that experiments clean up."""
+    # nbclient answers Ctrl-C by killing the kernel, then trips over it. Only the main thread hears of Ctrl-C.
+    with ThreadPoolExecutor(1) as other:
+        running = other.submit(client.execute, env=environment)
+        try:
+            running.result()
+        except KeyboardInterrupt:
+            _stop(client, signal.SIGINT)
+            if not wait([running], _STOP_LIMIT_S).done:
+                _stop(client, signal.SIGKILL)
+                wait([running], _STOP_LIMIT_S)
+            raise  # what the stopped notebook itself said is of no interest any more
+
+
+def _stop(client: Any, how: signal.Signals) -> None:
+    pid = getattr(client.km and client.km.provisioner, "pid", None)
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, how)
 
 
 def _code_cells(notebook: Any) -> list[int]:
