@@ -1,0 +1,84 @@
+"""What this machine is, what each experiment will measure with here, and what would improve it (lab L38)."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from . import experiments, machine
+
+# The facts that decide how numbers are to be read; the whole survey is in `.machine.table()`.
+FIRST = (
+    "kernel.release", "kernel.scheduler", "kernel.preemption", "kernel.hz", "kernel.lockdown", "clock.source",
+    "cpu.model", "cpu.allowed", "cpu.smt", "cpu.governor", "cpu.turbo", "cache.l1d_bytes", "cache.l2_bytes",
+    "cache.l3_bytes", "numa.nodes", "memory.available_bytes", "host.hypervisor", "host.container",
+    "host.steal_percent", "pmu.available", "bpf.btf", "bpf.bcc", "helper.installed", "cgroup.version",
+    "cgroup.can_make", "policy.fifo",
+)  # fmt: skip
+
+
+class Doctor:
+    """The survey of this machine beside the experiments' instruments.  Shows itself in a notebook."""
+
+    def __init__(self, survey: machine.Machine) -> None:
+        self.machine = survey
+
+    def instruments(self) -> pd.DataFrame:
+        """experiment, instrument (what it will measure with here), improve (what would make it better)."""
+        rows = []
+        for name in experiments.names():
+            instrument = experiments.find(name).instrument(self.machine)
+            rows.append({"experiment": name, "instrument": instrument.name, "improve": instrument.improve})
+        return pd.DataFrame(rows)
+
+    def table(self, *, long: bool = True) -> pd.DataFrame:
+        """group, fact, value, source, note: the survey, or only what decides how numbers are read."""
+        whole = self.machine.table()
+        if long:
+            return whole
+        first = {self.machine.fact(key).name for key in FIRST}
+        return whole[whole.fact.isin(first)].reset_index(drop=True)
+
+    def text(self, *, long: bool = False) -> str:
+        """The same for a terminal."""
+        lines = []
+        for row in self.table(long=long).itertuples():
+            note = f"   ({row.note})" if row.note else ""
+            lines.append(f"{row.group:>10}  {row.fact:<26} {row.value}{note}")
+        lines.append("")
+        for row in self.instruments().itertuples():
+            improve = f"   better with: {row.improve}" if row.improve else ""
+            lines.append(f"{row.experiment:<24} {row.instrument}{improve}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole survey and the instruments, for other programs."""
+        return {"machine": self.machine.to_json(), "experiments": self.instruments().to_dict("records")}
+
+    def _repr_html_(self) -> str:
+        def rows(frame: pd.DataFrame) -> str:
+            head = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in frame.columns)
+            body = "".join(
+                "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row) + "</tr>"
+                for row in frame.itertuples(index=False)
+            )
+            return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+        def shown(*, long: bool) -> pd.DataFrame:
+            return self.table(long=long)[["group", "fact", "value", "note"]]
+
+        return (
+            '<div class="sl-doctor">'
+            f"{rows(self.instruments())}{rows(shown(long=False))}"
+            f"<details><summary>Everything the survey found</summary>{rows(shown(long=True))}</details></div>"
+        )
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def doctor(*, fresh: bool = False) -> Doctor:
+    """Look at this machine: no root, nothing changed, under two seconds."""
+    return Doctor(machine.survey(fresh=fresh))
