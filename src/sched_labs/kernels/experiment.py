@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .. import store
 from ..errors import ParameterError
 from ..progress import Progress
 from . import runner
@@ -37,10 +38,8 @@ def run_experiment(
     `kernels.run` raises.
     """
     # Here and not above: they load pandas, which takes long, and listing kernels does not need it.
-    import pandas as pd
-
     from .. import experiments
-    from ..result import Note, Result
+    from ..result import Note, from_json
 
     experiment = experiments.find(name)
     if experiment.needs_pmu:
@@ -48,33 +47,26 @@ def run_experiment(
             f"{experiment.name} reads hardware counters, and guests have none.",
             "Run it on this machine, without kernel=.",
         )
-    module, function = experiment.function.__module__, experiment.function.__name__
-    asked = {"profile": "quick", **parameters}
     title = kernel if isinstance(kernel, str) else kernel.name
     with Progress(f"{experiment.name} on {title}", 1, show=progress) as bar:
         answer = runner.run(
             kernel,
             _CALL,
-            {"module": module, "function": function, "name": experiment.name, "parameters": asked},
+            {"name": experiment.name, "parameters": dict(parameters)},
             timing=timing,
-            modules=[module],
+            modules=[experiment.function.__module__],
             native="all",
             progress=lambda text, share: bar.say(f"{text} {share:.0%}" if share else text),
             **options,
         )
         bar.step("done")
-    measured = answer.value
-    return Result(
-        kind=experiment.name,
-        data=pd.DataFrame(measured["rows"]),
-        machine=measured["machine"]
-        | {
-            "kernel_package": f"{answer.kernel.package} {answer.kernel.version}",
-            "emulator": f"QEMU {answer.key['qemu']}",
-        },
-        parameters={**measured["parameters"], "kernel": answer.kernel.name},
-        notes=[Note(level, text) for level, text in (*answer.notes, *measured["notes"])],
-        surroundings=measured["surroundings"],
-        duration_s=measured["duration_s"],
-        timing=answer.timing,
-    )
+    result = from_json(answer.value, f"the result from the guest with kernel {answer.kernel.name}")
+    result.timing = answer.timing
+    result.recorded_at = store.now()  # a guest's clock may be a virtual one
+    result.parameters["kernel"] = answer.kernel.name
+    result.machine |= {
+        "kernel_package": f"{answer.kernel.package} {answer.kernel.version}",
+        "emulator": f"QEMU {answer.key['qemu']}",
+    }
+    result.notes[:0] = [Note(level, text) for level, text in answer.notes]
+    return result

@@ -15,6 +15,7 @@ Guest paths do not depend on where things are on the host: /usr/bin/python3, /us
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -35,6 +36,7 @@ from .cpio import Archive
 GUEST_CACHE = "/lab/cache/sched-labs"
 _HELPER = "/lab/sched_labs/probes/helper/sched-labs-probe"
 BCC_FOLDER = "/usr/lib/python3/dist-packages"
+_PYTHON = f"/usr/lib/python{sys.version_info.major}.{sys.version_info.minor}"
 
 # What no job needs: tests, tools, windows, other systems' modules.
 _NO_FOLDER = {
@@ -66,6 +68,11 @@ class Overlay:
     def loads_bpf(self) -> bool:
         """Whether the job may start the privileged helper, which needs BCC."""
         return _HELPER in self.sources()
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether the job imports NumPy and pandas: experiments do."""
+        return "/lab/sched_labs/experiments/base.py" in self.sources()
 
     def sources(self) -> dict[str, bytes]:
         """The project's own files in the guest, by their path there."""
@@ -106,7 +113,7 @@ class Overlay:
 def _base_files() -> tuple[tuple[str, Path], ...]:
     """What the base holds, libraries aside: guest path and host file."""
     library = Path(sysconfig.get_paths()["stdlib"])
-    guest = f"/usr/lib/python{sys.version_info.major}.{sys.version_info.minor}"
+    guest = _PYTHON
     files: dict[str, Path] = {"/usr/bin/python3": contents.interpreter()}
     for folder, folders, names in os.walk(library):
         folders[:] = [n for n in sorted(set(folders) - _NO_FOLDER) if not n.startswith("config-")]
@@ -149,6 +156,66 @@ def bcc() -> bytes:
     in_base = _base_libraries()
     files += [(guest, host) for guest, host in sorted(native.items()) if guest not in in_base]
     return _cached("bcc", tuple(files), lambda: _make_bcc(files))
+
+
+# Of the standard library, what NumPy and pandas import and no job does.
+_DATA_FOLDERS = ("unittest", "html", "http", "xml", "asyncio")
+_DATA_MODULES = re.compile(r"_sysconfigdata_.*|doctest|pdb|_pyio|tracemalloc")
+_DATA_EXTENSIONS = re.compile(
+    r"(_csv|_decimal|_uuid|pyexpat|_elementtree|_multiprocessing|_posixshmem|_asyncio|_lsprof)\.[^/]*so"
+)
+_DATA_PACKAGES = ("numpy", "pandas", "dateutil", "six", "pytz", "tzdata")
+
+
+def data() -> bytes:
+    """An archive with this Python's NumPy and pandas, for experiments, which return tables."""
+    files = _data_files()
+    return _cached("data", files, lambda: _make_data(files))
+
+
+@cache
+def _data_files() -> tuple[tuple[str, Path], ...]:
+    files: dict[str, Path] = {}
+    library = Path(sysconfig.get_paths()["stdlib"])
+    for folder in _DATA_FOLDERS:
+        files |= {f"{_PYTHON}/{f.relative_to(library)}": f for f in (library / folder).rglob("*.py")}
+    files |= {f"{_PYTHON}/{f.name}": f for f in library.glob("*.py") if _DATA_MODULES.fullmatch(f.stem)}
+    for f in (library / "lib-dynload").glob("*.so"):
+        if _DATA_EXTENSIONS.fullmatch(f.name):
+            files[f"{_PYTHON}/lib-dynload/{f.name}"] = f
+    for package in _DATA_PACKAGES:
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
+            continue  # which ones there are depends on the version of pandas
+        top = Path(spec.origin)
+        roots = [top.parent, *top.parent.parent.glob(f"{package}.libs")] if top.stem == "__init__" else [top]
+        for root in roots:
+            for f in [root] if root.is_file() else root.rglob("*"):
+                if (
+                    f.is_file()
+                    and not {"tests", "__pycache__", "include"} & set(f.parts)
+                    and f.suffix != ".pyi"
+                ):
+                    files[f"{BCC_FOLDER}/{f.relative_to(root.parent)}"] = f
+    shared = [f for f in files.values() if ".so" in f.suffixes or f.suffix == ".so"]
+    bundled = {f.name for f in shared}
+    base = _base_libraries()
+    for guest, f in contents.libraries(shared).items():
+        if f.name not in bundled and guest not in base:
+            files[guest] = f
+    return tuple(sorted(files.items()))
+
+
+def _make_data(files: Iterable[tuple[str, Path]]) -> bytes:
+    archive = Archive()
+    for guest, host in files:
+        # Not stripped: wheels are packed so tightly that strip breaks them.
+        content = host.read_bytes()
+        if guest.endswith(".py"):
+            archive.file(f"{guest}c", contents.bytecode(content, guest))
+        else:
+            archive.file(guest, content, 0o755)
+    return archive.finish()
 
 
 def _library_paths(name: str) -> list[Path]:

@@ -137,13 +137,21 @@ def run(
         files[f"/boot/config-{_release(found)}"] = found.directory / "config"
     chosen = build.names() if native == "all" else native or wanted.workloads
     overlay = initramfs.Overlay(order, {name: build.path(name) for name in chosen}, files, tuple(modules))
-    archives = [initramfs.base(), overlay.archive()]
-    if overlay.loads_bpf:
-        archives.insert(1, initramfs.bcc())
-    memory = memory_mib or (1536 if overlay.loads_bpf else 512)
-    count = 1 if timing == DETERMINISTIC else cpus or 2
-    guest = qemu.Guest(found.image, architecture, timing, count, memory, append)
-    qemu.check_memory(guest, sum(len(archive) for archive in archives))
+    archives = [initramfs.base()]
+    archives += [initramfs.bcc()] if overlay.loads_bpf else []
+    archives += [initramfs.data()] if overlay.needs_data else []
+    archives += [overlay.archive()]
+    size = sum(len(archive) for archive in archives)
+    guest = qemu.Guest(
+        image=found.image,
+        architecture=architecture,
+        timing=timing,
+        cpus=1 if timing == DETERMINISTIC else cpus or 2,
+        memory_mib=memory_mib or max(512, qemu.least_memory_mib(size) + 256),
+        append=append,
+        numpy=overlay.needs_data,
+    )
+    qemu.check_memory(guest, size)
 
     notes = []
     if timing == "vm":
@@ -171,14 +179,14 @@ def run(
         timing=guest.timing,
         build=boot.up["version"],
         cpus=guest.cpus,
-        memory_mib=memory,
+        memory_mib=guest.memory_mib,
         boot_s=boot.boot_s,
         duration_s=duration_s,
         retries=retries,
         key={
             "kernel": f"{found.package} {found.version}",
             "qemu": qemu.version(architecture),
-            "machine": f"{guest.cpus} cpu, {memory} MiB, {qemu.kernel_command_line(guest)}",
+            "machine": f"{guest.cpus} cpu, {guest.memory_mib} MiB, {qemu.kernel_command_line(guest)}",
             "guest": _digest(*archives),
             "sources": _digest(*(text for _, text in sorted(overlay.sources().items()))),
         },

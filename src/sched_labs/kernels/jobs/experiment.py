@@ -1,44 +1,16 @@
-"""The guest's half of an experiment: measure there, and let the host make a Result of the rows."""
+"""The guest's half of an experiment: the experiment itself, as on any machine."""
 
 from __future__ import annotations
 
-import time
+import sys
 from typing import Any
 
-from sched_labs.kernels.jobs import stand_in
+GUEST_PACKAGES = "/usr/lib/python3/dist-packages"  # where the initramfs has NumPy and pandas
 
 
-def measure(module: str, function: str, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Runs an experiment's measuring function; returns its rows and what else a Result holds.
+def measure(name: str, parameters: dict[str, Any]) -> str:
+    """Runs the experiment and returns its Result as the text of its file."""
+    sys.path.append(GUEST_PACKAGES)
+    from sched_labs.experiments import find
 
-    `parameters` are those of the experiment, and `profile`.
-    """
-    stand_in.install()
-    import importlib
-
-    from sched_labs import machine
-    from sched_labs.experiments.base import Run
-    from sched_labs.experiments.surroundings import Surroundings
-
-    class Rows(Run):
-        def add(self, rows: Any) -> None:
-            self.rows.extend(rows)
-
-    experiment = getattr(importlib.import_module(module), function)
-    given = dict(parameters)
-    run = Rows(name, given.pop("profile"), True)
-    surroundings, before = Surroundings(), time.monotonic()
-    experiment.function(run, **given)
-    duration_s = time.monotonic() - before
-    around = surroundings.since()
-    for text in surroundings.doubts(around):
-        run.note("flag", text)
-    defaults = {key: parameter.default for key, parameter in experiment.parameters.items()}
-    return {
-        "rows": run.rows,
-        "notes": [[note.level, note.text] for note in run.notes],
-        "parameters": {"profile": run.profile, **defaults, **given, **run.parameters},
-        "surroundings": around,
-        "machine": machine.survey().provenance(),
-        "duration_s": duration_s,
-    }
+    return find(name)(save=False, **parameters).to_json()
