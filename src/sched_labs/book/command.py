@@ -28,9 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1 if failures else 0
         from ..server import serve
 
-        return serve.run(
-            book.html, notebooks=book.root / "notebooks", port=options.port, browser=options.browser
-        )
+        serve.run(book.html, notebooks=book.root / "notebooks", port=options.port, browser=options.browser)
     except SchedLabError as error:
         terminal.say(f"sched-labs: {error}")
         return 1

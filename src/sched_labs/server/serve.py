@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from pathlib import Path
+from typing import NoReturn
 
 from .. import store
 from ..errors import SchedLabError
@@ -13,8 +15,8 @@ from . import desk
 _SETTINGS = Path(__file__).with_name("lab-settings")
 
 
-def run(html: Path, *, notebooks: Path, port: int = 8888, browser: bool = False) -> int:
-    """Serve until Ctrl-C; return the exit status.
+def run(html: Path, *, notebooks: Path, port: int = 8888, browser: bool = False) -> NoReturn:
+    """Serve until Ctrl-C, then end this process.
 
     `html` holds the finished pages, `notebooks` the book's chapters, of which the reader gets copies.
     """
@@ -31,7 +33,10 @@ def run(html: Path, *, notebooks: Path, port: int = 8888, browser: bool = False)
 
     # Started in this process, so that the token stands in no list of processes.
     LabApp.launch_instance(arguments(html, own, port=port, browser=browser, token=secrets.token_hex(24)))
-    return 0
+    # The server is down, but a worker thread that it left asleep would keep this process for good. A kernel
+    # that was just being started ends with its parent.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def arguments(html: Path, own: Path, *, port: int, browser: bool, token: str) -> list[str]:
