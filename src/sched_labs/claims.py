@@ -1,7 +1,7 @@
 """What people say about the scheduler, each sentence judged on the reader's own run.
 
 A verdict is one of three: *holds here*, *does not hold here*, *cannot tell here*; always with the reason, in
-numbers of this run.  The sentences are the literature's, not ours: most are here because they are wrong somewhere.
+numbers of this run.  The sentences are the literature's, not ours: many are wrong somewhere, and that is why.
 """
 
 from __future__ import annotations
@@ -170,11 +170,16 @@ def _seen(table: pd.DataFrame, access: str = "random") -> pd.DataFrame:
     return found
 
 
+def _peak(table: pd.DataFrame) -> pd.Series:
+    """The row with the largest warm-up."""
+    return table.sort_values("extra_ns").iloc[-1]
+
+
 def _constant(table: pd.DataFrame) -> Verdict:
     found = _seen(table)
     if len(found) < 2:
         raise CannotTell("Two working sets with a warm-up that can be seen are needed.")
-    least, most = found.loc[found.extra_ns.idxmin()], found.loc[found.extra_ns.idxmax()]
+    least, most = found.sort_values("extra_ns").iloc[0], _peak(found)
     reason = (
         f"{_ns(least.extra_ns)} at {_kib(least.working_set_bytes)}, "
         f"{_ns(most.extra_ns)} at {_kib(most.working_set_bytes)}."
@@ -204,7 +209,7 @@ def _sequential_shows_it(table: pd.DataFrame) -> Verdict:
     )
     if both.empty:
         raise CannotTell("This run did not walk the same working sets in both orders.")
-    peak = both.loc[both.extra_ns.idxmax()]
+    peak = _peak(both)
     reason = (
         f"at {_kib(peak.working_set_bytes)}: {_ns(peak.extra_ns)} in random order, "
         f"{_ns(peak.extra_ns_sequential)} in sequential order."
@@ -216,7 +221,7 @@ def _grows_for_ever(table: pd.DataFrame) -> Verdict:
     found = table[table.access == "random"].sort_values("working_set_bytes")
     if len(found) < 3:
         raise CannotTell("Three working sets are needed to see a bend.")
-    peak, last = found.loc[found.extra_ns.idxmax()], found.iloc[-1]
+    peak, last = _peak(found), found.iloc[-1]
     if peak.working_set_bytes == last.working_set_bytes:
         raise CannotTell(
             f"The largest set measured, {_kib(last.working_set_bytes)}, still has the largest warm-up."
@@ -232,7 +237,7 @@ def _grows_for_ever(table: pd.DataFrame) -> Verdict:
 
 def _kernel_evicts(table: pd.DataFrame) -> Verdict:
     found = _seen(table)
-    peak = found.loc[found.extra_ns.idxmax()]
+    peak = _peak(found)
     if pd.isna(peak.kernel_extra_ns):
         raise CannotTell("This run has no switches to a partner that touches nothing.")
     share = max(peak.kernel_extra_ns, 0) / peak.extra_ns

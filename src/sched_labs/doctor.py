@@ -45,11 +45,11 @@ class Doctor:
         """The same for a terminal."""
         lines = []
         for row in self.table(long=long).itertuples():
-            note = f"   ({row.note})" if row.note else ""
+            note = f"   ({row.note!s})" if row.note else ""
             lines.append(f"{row.group:>10}  {row.fact:<26} {row.value}{note}")
         lines.append("")
         for row in self.instruments().itertuples():
-            improve = f"   better with: {row.improve}" if row.improve else ""
+            improve = f"   better with: {row.improve!s}" if row.improve else ""
             lines.append(f"{row.experiment:<24} {row.instrument}{improve}")
         return "\n".join(lines)
 

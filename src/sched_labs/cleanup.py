@@ -1,0 +1,112 @@
+"""Take away what a crash left behind: workloads without an owner, empty groups, half-written files.
+
+Nothing of this should be there, because every workload ends when its owner does.
+`sched-labs clean` is for the day when something is there all the same, and says what it found.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import machine
+from .store import cache_folder
+from .workloads.launch import MARKER, owner_mark
+
+GROUPS = ("sched-labs", "sched-labs-look-*")  # what this library calls its cgroups
+
+
+def clean(*, everything: bool = False) -> list[str]:
+    """Remove what has no owner any more; sentences about what was removed, and what was left alone and why.
+
+    everything   also end workloads whose owner is alive: a notebook that is measuring loses its run
+    """
+    said = []
+    for pid, owner in _marked():
+        alive = _alive(owner)
+        if alive and not everything:
+            said.append(
+                f"Left alone: process {pid}, whose program (process {owner.partition(':')[0]}) is running."
+            )
+        elif _end(pid):
+            said.append(f"Ended: process {pid}, {'on request' if alive else 'which had lost its program'}.")
+        else:
+            said.append(f"Process {pid} cannot be ended by this user.")
+    for group in _groups():
+        try:
+            group.rmdir()
+            said.append(f"Removed: the empty control group {group}.")
+        except OSError as error:
+            said.append(f"Left alone: the control group {group} ({error.strerror}).")
+    for file in _half_written():
+        file.unlink(missing_ok=True)
+        said.append(f"Removed: {file}, which was never finished.")
+    return said
+
+
+def _marked() -> Iterator[tuple[int, str]]:
+    """(pid, owner's mark) of every process that a run started; for root of other users' too."""
+    prefix = f"{MARKER}=".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            words = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # another user's, or gone
+        for word in words:
+            if word.startswith(prefix):
+                yield int(entry.name), word[len(prefix) :].decode(errors="replace")
+
+
+def _alive(owner: str) -> bool:
+    pid = owner.partition(":")[0]
+    try:
+        return pid.isdigit() and owner_mark(int(pid)) == owner
+    except OSError:
+        return False
+
+
+def _end(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline and Path(f"/proc/{pid}/environ").exists() and not _is_zombie(pid):
+        time.sleep(0.01)
+    return True
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _groups() -> list[Path]:
+    """Our control groups, deepest first, under the place where this machine lets groups be made."""
+    found: set[Path] = set()
+    for key in ("cgroup.make_in", "cgroup.cpu_mount", "cgroup.cpuset_mount"):
+        place = machine.survey().fact(key).value
+        if isinstance(place, str) and place.startswith("/"):
+            for pattern in GROUPS:
+                for group in Path(place).glob(pattern):
+                    found |= {group, *(inner for inner in group.rglob("*") if inner.is_dir())}
+    return sorted(found, key=lambda group: len(group.parts), reverse=True)
+
+
+def _half_written() -> list[Path]:
+    """Compilations that were interrupted over an hour ago."""
+    hour_ago = time.time() - 3600
+    return [
+        file
+        for file in (cache_folder() / "workloads").glob("*/.*")
+        if file.is_file() and file.stat().st_mtime < hour_ago
+    ]

@@ -1,0 +1,148 @@
+"""`sched-labs`: the experiments of the book from a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .errors import ParameterError, SchedLabError
+from .version import __version__
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; 0 when it did what was asked, 2 with a message when not, 130 after Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.handler(options) or 0)
+    except SchedLabError as error:
+        print(f"sched-labs: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("sched-labs: stopped.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has seen enough: `sched-labs doctor | head`
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sched-labs", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"sched-labs {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    doctor = commands.add_parser("doctor", help="what this machine is, and what it can measure")
+    doctor.add_argument("--json", action="store_true", help="everything, for other programs")
+    doctor.add_argument("--long", action="store_true", help="every fact of the survey")
+    doctor.set_defaults(handler=_doctor)
+
+    listing = commands.add_parser("list", help="the experiments there are")
+    listing.set_defaults(handler=_list)
+
+    run = commands.add_parser("run", help="run an experiment on this machine, or in another kernel")
+    run.add_argument("experiment", help="such as warmup or context_switch.matrix")
+    run.add_argument("--profile", choices=("tiny", "quick", "full"), help="how long and how fine (quick)")
+    run.add_argument("--kernel", help="run it in this kernel under QEMU, such as 6.1")
+    run.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter, as JSON")
+    run.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
+    run.add_argument("--plot", type=Path, metavar="FILE", help="write the figure here (.svg, .png or .pdf)")
+    run.set_defaults(handler=_run)
+
+    show = commands.add_parser("show", help="a saved result")
+    show.add_argument("file", type=Path)
+    show.add_argument("--plot", type=Path, metavar="FILE")
+    show.set_defaults(handler=_show)
+
+    compare = commands.add_parser("compare", help="several saved results of one kind on one axis")
+    compare.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    compare.add_argument("-o", "--output", type=Path, required=True, metavar="FIGURE")
+    compare.set_defaults(handler=_compare)
+
+    clean = commands.add_parser("clean", help="take away what a crash left behind")
+    clean.add_argument("--all", action="store_true", help="also end what is being measured now")
+    clean.set_defaults(handler=_clean)
+
+    from .kernels import cli as kernels
+
+    kernels.add_parser(commands)
+    return parser
+
+
+def _doctor(options: argparse.Namespace) -> None:
+    from .doctor import doctor
+
+    found = doctor()
+    print(
+        json.dumps(found.to_json(), indent=1, default=str) if options.json else found.text(long=options.long)
+    )
+
+
+def _list(options: argparse.Namespace) -> None:
+    from . import experiments
+
+    for name in experiments.names():
+        about = (experiments.find(name).__doc__ or "").strip().partition("\n")[0]
+        print(f"{name:<24} {about}")
+
+
+def _parameters(words: list[str]) -> dict[str, Any]:
+    """["trials=5", "between=threads"] -> {"trials": 5, "between": "threads"}: JSON where it is, else text."""
+    found = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise ParameterError(f"{word!r} sets nothing.", "Write --set name=value, such as --set trials=5.")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+def _run(options: argparse.Namespace) -> int:
+    from . import experiments
+
+    result = experiments.find(options.experiment)(
+        profile=options.profile, kernel=options.kernel, **_parameters(options.set)
+    )
+    if options.json:
+        result.save(options.json)
+    _print(result, options.plot)
+    return 130 if any(note.text.startswith("Stopped early") for note in result.notes) else 0
+
+
+def _show(options: argparse.Namespace) -> None:
+    from .result import load
+
+    _print(load(options.file), options.plot)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from .result import compare, load
+
+    figure = compare(*(load(file) for file in options.files))
+    figure.save(options.output)
+    print(figure.caption)
+
+
+def _clean(options: argparse.Namespace) -> None:
+    from .cleanup import clean
+
+    for sentence in clean(everything=options.all) or ["Nothing was left behind."]:
+        print(sentence)
+
+
+def _print(result: Any, plot: Path | None) -> None:
+    print(f"{result.kind}: {len(result.data):,} observations in {result.duration_s:.1f} s")
+    print(result.provenance_line())
+    for note in result.notes:
+        print(f"{note.level}: {note.text}")
+    print()
+    print(result.summary().to_string(index=False, float_format=lambda value: f"{value:,.1f}"))
+    if plot:
+        result.plot().save(plot)
+    if result.path:
+        print(f"\nKept in {result.path}")
