@@ -574,6 +574,14 @@ def test_impossible_wishes_are_refused(wish: dict[str, object], word: str) -> No
         runner.run("6.1", "hello", **wish)  # type: ignore[arg-type]
 
 
+def test_parameters_become_plain_values() -> None:
+    numpy = pytest.importorskip("numpy")
+    given = {"a": numpy.int64(3), "b": numpy.arange(3), "c": range(2), "d": (1, 2), "e": "x"}
+    assert runner._plain(given) == {"a": 3, "b": [0, 1, 2], "c": [0, 1], "d": [1, 2], "e": "x"}
+    with pytest.raises(ParameterError, match="builtin_function"):
+        runner._plain({"f": len})
+
+
 def test_an_unknown_job_names_those_there_are() -> None:
     with pytest.raises(ParameterError, match="no job") as refused:
         runner.run("6.1", "dance")

@@ -7,8 +7,8 @@
     kernels.run("6.12", "sleeper_among_hogs", {"hogs": 3}, timing="deterministic").value
 
 Three ways of timing, never mixed up: `vm-kvm` (real time of a virtual machine), `vm-emulated` (decisions,
-and times
-of milliseconds), `deterministic` (virtual time: counts instructions, the same to the digit in every run).
+and times of milliseconds), `deterministic` (virtual time: instructions are counted, and every run gives the
+same digits).
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ def gallery() -> tuple[str, ...]:
 def entries(refresh: bool = False) -> list[Entry]:
     """The book's kernels, those on this disk, and the newest of each series that the archive offers.
 
-    `refresh` asks the archive (NetworkError when it cannot be reached); otherwise what is known from the
-    last time.
+    `refresh` asks the archive (NetworkError when it cannot be reached).
+    Without it, the answer is what is known from the last time.
     """
     distribution = packages.distribution()
     on_disk = {kernel.name: kernel.version for kernel in packages.all_cached()}

@@ -1,8 +1,8 @@
 """What goes into a guest, in a form that depends on nothing but its content.
 
-The same sources give the same bytes on every machine, wherever things are installed: a deterministic guest
-counts the
-instructions of unpacking and importing them too, so every byte is part of what makes two runs equal.
+The same sources give the same bytes on every machine, wherever things are installed.
+A deterministic guest counts the instructions of unpacking and importing them too: every byte is part of
+what makes two runs equal.
 """
 
 from __future__ import annotations

@@ -29,9 +29,8 @@ class QemuError(KernelError):
 class GuestError(KernelError):
     """The guest broke: it panicked, never came up, or said nothing more before its deadline.
 
-    `console` holds the last lines of its console; `again` tells whether another try may help: it does not
-    help a
-    guest that used up its time.
+    `console` holds the last lines of its console.
+    `again` tells whether another try may help: it does not help a guest that used up its time.
     """
 
     def __init__(self, what: str, remedy: str = "", console: str = "", *, again: bool = True) -> None:

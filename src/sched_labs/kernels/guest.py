@@ -1,9 +1,9 @@
 #!/usr/bin/python3 -IS
 """/init of the guest: mounts what a job may look at, runs the job, tells the host, powers off.
 
-Runs as the first process of a machine that has nothing else.  Only the standard library, and little of it:
-every import counts when the machine is emulated.  Talks to the host in lines on the second serial port, see
-wire.py.
+Runs as the first process of a machine that has nothing else.
+Uses only the standard library, and little of it: every import counts when the machine is emulated.
+Talks to the host in lines on a serial port, see wire.py.
 """
 
 import os

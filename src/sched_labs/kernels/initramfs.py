@@ -5,8 +5,9 @@ Two archives, one after the other, as the kernel allows:
 - the *base*: the interpreter, the part of its standard library that jobs use (as bytecode: compiling it in an
   emulated machine would take longer than booting), and the shared libraries; kept in the cache;
 - the *overlay*: /init, the modules of the library that the job may import, the workloads and the job; made
-  anew
-  for every run.
+  anew for every run.
+
+Between them come, only for jobs that use them, the system's BCC and this Python's NumPy and pandas.
 
 Guest paths do not depend on where things are on the host: /usr/bin/python3, /usr/lib/python3.X,
 /usr/lib/*.so, /lab.
@@ -32,10 +33,10 @@ from ..machine.bpf import bcc_module
 from ..workloads import build as workloads
 from . import contents, packages
 from .cpio import Archive
+from .jobs.experiment import GUEST_PACKAGES
 
 GUEST_CACHE = "/lab/cache/sched-labs"
 _HELPER = "/lab/sched_labs/probes/helper/sched-labs-probe"
-BCC_FOLDER = "/usr/lib/python3/dist-packages"
 _PYTHON = f"/usr/lib/python{sys.version_info.major}.{sys.version_info.minor}"
 
 # What no job needs: tests, tools, windows, other systems' modules.
@@ -87,6 +88,15 @@ class Overlay:
         for source in ("lab.h", *(f"{name}.c" for name in self.native)):
             files[f"/lab/sched_labs/workloads/src/{source}"] = (workloads.SOURCES / source).read_bytes()
         return files
+
+    def stack(self) -> list[bytes]:
+        """The whole initramfs: base, what this job needs besides, and the overlay."""
+        parts = [base()]
+        if self.loads_bpf:
+            parts.append(bcc())
+        if self.needs_data:
+            parts.append(data())
+        return [*parts, self.archive()]
 
     def archive(self) -> bytes:
         archive = Archive()
@@ -147,7 +157,7 @@ def bcc() -> bytes:
     module = bcc_module()
     if module is None:
         return b""
-    files = [(f"{BCC_FOLDER}/bcc/{f.name}", f) for f in sorted(Path(module).glob("*.py"))]
+    files = [(f"{GUEST_PACKAGES}/bcc/{f.name}", f) for f in sorted(Path(module).glob("*.py"))]
     # What it loads by name, ldd does not know of.
     named = {name for _, f in files for name in re.findall(r"CDLL\([\"'](lib[^\"']+)", f.read_text())}
     loaded = {name: path for name in sorted(named) for path in _library_paths(name)[:1]}
@@ -196,7 +206,7 @@ def _data_files() -> tuple[tuple[str, Path], ...]:
                     and not {"tests", "__pycache__", "include"} & set(f.parts)
                     and f.suffix != ".pyi"
                 ):
-                    files[f"{BCC_FOLDER}/{f.relative_to(root.parent)}"] = f
+                    files[f"{GUEST_PACKAGES}/{f.relative_to(root.parent)}"] = f
     shared = [f for f in files.values() if ".so" in f.suffixes or f.suffix == ".so"]
     bundled = {f.name for f in shared}
     base = _base_libraries()
@@ -230,7 +240,7 @@ def _make_bcc(files: Iterable[tuple[str, Path]]) -> bytes:
     for guest, host in files:
         if guest.endswith(".py"):
             archive.file(guest, host.read_bytes())
-            cached = f"{BCC_FOLDER}/bcc/__pycache__/{host.stem}.{sys.implementation.cache_tag}.pyc"
+            cached = f"{GUEST_PACKAGES}/bcc/__pycache__/{host.stem}.{sys.implementation.cache_tag}.pyc"
             archive.file(cached, contents.bytecode(host.read_bytes(), guest))
         else:
             archive.file(guest, contents.native(host), 0o755)
@@ -258,7 +268,7 @@ def _cached(what: str, files: Iterable[tuple[str, Path]], make: Callable[[], byt
     finally:
         part.unlink(missing_ok=True)
     older = sorted(path.parent.glob(f"{what}-*"), key=lambda old: old.stat().st_mtime)
-    for old in older[:-2]:  # two Pythons may take turns
+    for old in older[:-1]:
         old.unlink(missing_ok=True)
     return data
 
@@ -270,7 +280,7 @@ def _make_base(files: Iterable[tuple[str, Path]]) -> bytes:
     archive.folder("tmp", 0o1777)
     # BCC's module lies where Debian has it; other Pythons look for their site-packages.
     archive.link(
-        f"/usr/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages", BCC_FOLDER
+        f"/usr/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages", GUEST_PACKAGES
     )
     archive.character_device("/dev/console", 5, 1)
     archive.character_device("/dev/null", 1, 3, 0o666)

@@ -102,9 +102,8 @@ def version_order(version: str) -> tuple[int, ...]:
 def packages(found: Iterable[dict[str, str]], architecture: str) -> list[Package]:
     """Every bootable kernel among the stanzas, newest first.
 
-    From 6.19 on, Debian splits the image: `linux-image-*` is empty and depends on `linux-binary-*`, which
-    holds it,
-    and on `linux-base-*`, which holds its configuration.
+    From 6.19 on, Debian splits the image: `linux-image-*` is empty.  It depends on `linux-binary-*`, which
+    holds the image, and on `linux-base-*`, which holds its configuration.
     """
     by_name: dict[tuple[str, str], dict[str, str]] = {}
     for fields in found:

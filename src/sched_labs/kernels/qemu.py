@@ -92,8 +92,8 @@ def _emulated_cpu(guest: Guest) -> str:
     """The CPU that TCG plays.
 
     Under QEMU 7.2, kernels that use cmpxchg16b on two emulated CPUs oops at random, so the CPU has none.
-    NumPy's binaries insist on it and do not use it: for them it is there, and only the kernel is told to leave it
-    alone (clearcpuid in kernel_command_line).
+    NumPy's binaries insist on it and do not use it.
+    For them it is there, and only the kernel is told to leave it alone (clearcpuid in kernel_command_line).
     """
     cpu = BOARDS[guest.architecture].emulated_cpu
     return f"{cpu},cx16=off" if guest.architecture == "amd64" and not guest.numpy else cpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -97,20 +98,19 @@ def run(
     """Boots the kernel, runs the job in it, and returns its answer.
 
     kernel: a name (`6.1`, `6.12-rt`, see `kernels.available()`), fetched when it is not on this disk yet.
-    job: a name in `sched_labs.kernels.jobs.JOBS`, or `module:function` of the library or of a file in
-    `extra`.
-    timing: `vm` (KVM where it works, else emulated), or exactly one of `vm-kvm`, `vm-emulated`,
-    `deterministic`.
+    job: a name in `kernels.jobs.JOBS`, or `module:function` of the library or of a file in `extra`.
+    parameters: the job's own, plain values.
+    timing: `vm` (KVM where it works, else emulated), or one of `vm-kvm`, `vm-emulated`, `deterministic`.
     cpus: 2 by default; a deterministic guest has one.
+    memory_mib: by default what the job's initramfs needs, and room to work, at least 512.
     append: more for the kernel's command line, e.g. `preempt=full`.
     deadline_s: wall clock for the whole boot and job.  A guest that breaks is tried once more.
     native: the workloads that a job of your own starts; `all` for every one.
     modules: of the library, that the job imports by name rather than by an import statement.
     extra: further files for the guest, by their path there.
 
-    Raises UnknownKernelError, PackageError, NetworkError, QemuError, GuestError (with the console's last
-    lines), and
-    what the job itself raised: a SchedLabError as it is, anything else as JobError.
+    Raises UnknownKernelError, PackageError, NetworkError, QemuError, GuestError (with the end of the console),
+    and what the job itself raised: a SchedLabError as it is, anything else as JobError.
     """
     if timing not in TIMINGS:
         raise ParameterError(f"There is no timing {timing!r}.", f"Choose one of {', '.join(TIMINGS)}.")
@@ -124,23 +124,19 @@ def run(
     qemu.program(architecture)  # before a kernel is fetched for nothing
     found = kernel if isinstance(kernel, Kernel) else packages.get(kernel, progress=say)
 
-    board = qemu.BOARDS[architecture]
-    not_before_s = 5.0 if timing == DETERMINISTIC else 0.0  # virtual, so it costs nothing
+    given = _plain(parameters or {})
     order = {
         "call": wanted.call,
-        "parameters": dict(parameters or {}),
-        "port": board.port,
-        "not_before_s": not_before_s,
+        "parameters": given,
+        "port": qemu.BOARDS[architecture].port,
+        "not_before_s": 5.0 if timing == DETERMINISTIC else 0.0,  # virtual, so it costs nothing
     }
     files = dict(extra or {})
     if (found.directory / "config").exists():
         files[f"/boot/config-{_release(found)}"] = found.directory / "config"
     chosen = build.names() if native == "all" else native or wanted.workloads
     overlay = initramfs.Overlay(order, {name: build.path(name) for name in chosen}, files, tuple(modules))
-    archives = [initramfs.base()]
-    archives += [initramfs.bcc()] if overlay.loads_bpf else []
-    archives += [initramfs.data()] if overlay.needs_data else []
-    archives += [overlay.archive()]
+    archives = overlay.stack()
     size = sum(len(archive) for archive in archives)
     guest = qemu.Guest(
         image=found.image,
@@ -152,12 +148,11 @@ def run(
         numpy=overlay.needs_data,
     )
     qemu.check_memory(guest, size)
-
     notes = []
     if timing == "vm":
         say("is there KVM?", None)
         hello = initramfs.Overlay(order | {"call": JOBS["hello"].call, "parameters": {}})
-        tried = kvm.probe(guest, [archives[0], hello.archive()])
+        tried = kvm.probe(guest, hello.stack())
         guest = replace(guest, timing=VM_KVM if tried.works else VM_EMULATED)
         if not tried.works:
             notes.append(("info", f"No KVM: {tried.why}."))
@@ -174,7 +169,7 @@ def run(
     return Answer(
         value=boot.result,
         job=wanted.call,
-        parameters=dict(parameters or {}),
+        parameters=given,
         kernel=found,
         timing=guest.timing,
         build=boot.up["version"],
@@ -209,6 +204,23 @@ def run_each(
             answer = run(kernel, job, parameters, progress=say, **options)
             progress.step(f"{name}: {answer.duration_s:.0f} s")
             yield answer
+
+
+def _plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters as JSON holds them: NumPy's numbers become Python's, ranges and tuples become lists."""
+
+    def plain(value: Any) -> Any:
+        if hasattr(value, "tolist"):
+            return value.tolist()
+        if isinstance(value, (range, set, frozenset)):
+            return sorted(value)
+        raise ParameterError(
+            f"A guest cannot be given a {type(value).__name__}.",
+            "Parameters are numbers, texts, lists of them.",
+        )
+
+    held: dict[str, Any] = json.loads(json.dumps(dict(parameters), default=plain))
+    return held
 
 
 def _digest(*parts: bytes) -> str:

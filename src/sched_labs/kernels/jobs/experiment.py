@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-GUEST_PACKAGES = "/usr/lib/python3/dist-packages"  # where the initramfs has NumPy and pandas
+GUEST_PACKAGES = "/usr/lib/python3/dist-packages"  # where the guest has BCC, NumPy and pandas
 
 
 def measure(name: str, parameters: dict[str, Any]) -> str:
