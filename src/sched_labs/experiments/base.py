@@ -97,7 +97,13 @@ class Experiment:
         self.parameters = {name: p for name, p in signature.parameters.items() if name != "run"}
         shared = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-            for name, default in (("profile", None), ("progress", True), ("save", True), ("kernel", None))
+            for name, default in (
+                ("profile", None),
+                ("progress", True),
+                ("save", True),
+                ("kernel", None),
+                ("timing", None),
+            )
         ]
         self.__signature__ = inspect.Signature([*self.parameters.values(), *shared], return_annotation=Result)
 
@@ -108,6 +114,7 @@ class Experiment:
         progress: bool = True,
         save: bool = True,
         kernel: str | None = None,
+        timing: str | None = None,
         **parameters: Any,
     ) -> Result:
         """Run the experiment and return its Result.
@@ -116,6 +123,7 @@ class Experiment:
         progress  show how far it has come
         save      keep the result in the reader's data folder
         kernel    run it in another kernel (`sched-labs kernels list`) instead of this one
+        timing    with kernel=: how that guest's time passes, vm (default) or deterministic
 
         Ctrl-C returns what was measured so far, with a note.  Raises BusyError when the machine is measuring
         already, ParameterError for parameters that no run could use, and what the experiment itself raises.
@@ -126,12 +134,20 @@ class Experiment:
         if unknown := set(parameters) - set(self.parameters):
             raise ParameterError(
                 f"{self.name} has no parameter {min(unknown)!r}.",
-                f"It has: {', '.join([*self.parameters, 'profile', 'progress', 'save', 'kernel'])}.",
+                f"It has: {', '.join([*self.parameters, 'profile', 'progress', 'save', 'kernel', 'timing'])}.",
+            )
+        if timing and not kernel:
+            raise ParameterError(
+                "Only guests have a choice of timing; this machine's time is its own.",
+                "Name a kernel too, such as kernel='6.1'.",
             )
         if kernel:
             # Other kernels are a room below this one: it is looked up only when a reader asks for it.
             kernels = importlib.import_module("sched_labs.kernels")
-            result: Result = kernels.run_experiment(self.name, kernel, {"profile": profile, **parameters})
+            given = {"profile": profile, **parameters}
+            result: Result = kernels.run_experiment(
+                self.name, kernel, given, timing or "vm", progress=progress
+            )
         else:
             result = self._run_here(profile, progress, parameters)
         if save:
