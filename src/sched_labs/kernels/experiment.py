@@ -67,6 +67,10 @@ def run_experiment(
     result.machine |= {
         "kernel_package": f"{answer.kernel.package} {answer.kernel.version}",
         "emulator": f"QEMU {answer.key['qemu']}",
+        # With these equal too, a deterministic run gives the same digits.
+        "guest": answer.key["machine"],
+        "guest_hash": answer.key["guest"],
+        "sources_hash": answer.key["sources"],
     }
     result.notes[:0] = [Note(level, text) for level, text in answer.notes]
     return result
