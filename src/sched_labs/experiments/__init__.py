@@ -12,6 +12,7 @@ MODULES = {
     "context_switch.matrix": "context_switch",
     "warmup.sweep": "warmup",
     "runqlat.histogram": "runqlat",
+    "sleeper.among_hogs": "sleeper",
 }
 
 
