@@ -70,8 +70,9 @@ class Doctor:
             return self.table(long=long)[["group", "fact", "value", "note"]]
 
         return (
-            '<div class="sl-doctor">'
-            f"{rows(self.instruments())}{rows(shown(long=False))}"
+            f'<div class="sl-doctor">{rows(self.instruments())}'
+            "<details><summary>What this machine is, as far as it decides how numbers are read</summary>"
+            f"{rows(shown(long=False))}</details>"
             f"<details><summary>Everything the survey found</summary>{rows(shown(long=True))}</details></div>"
         )
 

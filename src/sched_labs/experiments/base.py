@@ -134,7 +134,7 @@ class Experiment:
         if unknown := set(parameters) - set(self.parameters):
             raise ParameterError(
                 f"{self.name} has no parameter {min(unknown)!r}.",
-                f"It has: {', '.join([*self.parameters, 'profile', 'progress', 'save', 'kernel', 'timing'])}.",
+                f"It has: {', '.join(self.__signature__.parameters)}.",
             )
         if timing and not kernel:
             raise ParameterError(
@@ -161,7 +161,12 @@ class Experiment:
         run = Run(self.name, profile, progress)
         survey = machine.survey()
         given = {name: p.default for name, p in self.parameters.items()} | parameters
-        with lock.machine(f"{self.name}, {profile} profile", waiting=_say_who):
+        bar = Progress(self.name, 1, show=progress)
+
+        def waiting(holder: str) -> None:
+            bar.say(f"waiting, this machine is measuring already: {holder}")
+
+        with lock.machine(f"{self.name}, {profile} profile", waiting=waiting):
             recorded_at, start = now(), time.monotonic()
             surroundings = Surroundings()
             try:
@@ -186,12 +191,6 @@ class Experiment:
             recorded_at=recorded_at,
             duration_s=duration,
         )
-
-
-def _say_who(holder: str) -> None:
-    import sys
-
-    sys.stderr.write(f"Waiting: this machine is measuring already, {holder}.\n")
 
 
 def experiment(

@@ -178,7 +178,7 @@ def sweep(
         [(order, size) for order in access for size in sizes], label=lambda p: f"{p[0]}, {_size(p[1])}"
     ):
         # About 10 ns a line as a first guess; a block then lasts about block_ns, with at least three passes.
-        passes = int(np.clip(block_ns // (10 * size // line + partner // line + 10_000), 3, 40))
+        passes = int(np.clip(block_ns // (10 * size // line + partner // line + 10_000), 3, 24))
         arguments = ["--working-set", str(size), "--line", str(line), "--access", order, "--seed", str(seed),
                      "--partner", "0", "--partner", str(partner), "--between", between,
                      "--passes", str(passes), "--trials", str(trials)]  # fmt: skip
