@@ -1,8 +1,8 @@
 """A light sleeper among hogs: how late does a thread that rarely runs get the CPU when its time has come?
 
-One thread wakes at fixed points in time, works a little, and sleeps again.  It shares one CPU with threads that
-never sleep, all under the fair scheduler.  Whether the kernel lets it run at once or makes it wait for the end
-of somebody's slice is a decision of the scheduler, and kernels decide differently: run it with `kernel=`.
+One thread wakes at fixed points in time, works a little, and sleeps again.  It shares one CPU with threads
+that never sleep, all under the fair scheduler.  Whether the kernel lets it run at once or makes it wait for
+the end of a slice is a decision of the scheduler, and kernels decide differently: run it with `kernel=`.
 """
 
 from __future__ import annotations
