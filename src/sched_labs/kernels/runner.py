@@ -109,7 +109,7 @@ def run(
     modules: of the library, that the job imports by name rather than by an import statement.
     extra: further files for the guest, by their path there.
 
-    Raises UnknownKernelError, PackageError, NetworkError, QemuError, GuestError (with the end of the console),
+    Raises UnknownKernelError, PackageError, NetworkError, QemuError, GuestError (with the console's end),
     and what the job itself raised: a SchedLabError as it is, anything else as JobError.
     """
     if timing not in TIMINGS:
