@@ -298,7 +298,7 @@ class Judgement:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{escape(c.text)}<span class="source">{escape(c.source)}</span></td>"
+            f'<tr><td>{escape(c.text)}<span class="source">{escape(c.source)}</span></td>'
             f'<td><span class="verdict {_CLASS[v.outcome]}">{v.outcome}</span></td>'
             f"<td>{escape(v.reason)}</td></tr>"
             for c, v in self
