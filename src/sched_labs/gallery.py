@@ -1,0 +1,223 @@
+"""What was recorded on the book's other kernels, as it ships with the book, and how to record it again.
+
+    from sched_labs import gallery
+    gallery.sleepers()        # one Result of sleeper.among_hogs for each kernel, oldest first
+    gallery.tunables()        # what each kernel calls its knobs, and their values
+    gallery.throttling()      # a CPU quota on each kernel
+    gallery.long_calls()      # a real-time thread against long system calls, by preemption model
+
+Every recording is deterministic: virtual time, one CPU, no machine's microseconds.
+Its file holds what it depends on (kernel package, QEMU, command line of the guest, hashes of the guest and of
+the sources) and the command that makes it.  `python -m sched_labs.gallery` records what is missing, which
+takes some minutes; with equal keys it gives the same digits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from importlib.resources import files as package_files
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from .errors import ResultError
+from .result import Result, recorded
+from .store import write_text
+
+EXPERIMENT = "sleeper.among_hogs"
+PROFILE = "quick"
+# A kernel, and what is added to its command line.
+GALLERY = ("5.10", "6.1", "6.12", "6.18", "7.2")
+REAL_TIME = ("6.12-rt", "6.18-rt", "7.2-rt")
+PREEMPTION = (
+    ("5.10", ""), ("6.1", "preempt=none"), ("6.1", "preempt=full"), ("6.12", "preempt=none"),
+    ("6.12", "preempt=full"), ("6.12-rt", ""), ("6.18", "preempt=none"), ("6.18", "preempt=voluntary"),
+    ("6.18", "preempt=lazy"), ("6.18", "preempt=full"), ("6.18-rt", ""), ("7.2", "preempt=lazy"),
+    ("7.2", "preempt=full"), ("7.2-rt", ""),
+)  # fmt: skip
+JOBS = [
+    *(("survey", name, "") for name in (*GALLERY, *REAL_TIME)),
+    *(("throttle", name, "") for name in GALLERY),
+    *(("long_system_call", name, append) for name, append in PREEMPTION),
+]
+
+
+def _folder() -> Path:
+    return Path(str(package_files("sched_labs"))) / "recorded" / "kernels"
+
+
+def _name(job: str, kernel: str, append: str) -> str:
+    return "-".join(part for part in (job, kernel, append.replace("=", "-")) if part) + ".json"
+
+
+# Of a machine and not of a kernel, or of no interest to a scheduler's reader.
+_LEFT_OUT = ("tunable.numa", "tunable.latency_warn", "tunable.verbose", "tunable.features")
+_FACTS = ("kernel.scheduler", "kernel.hz", "kernel.preemption", "kernel.sched_ext", "kernel.slice_ns")
+
+
+def sleepers() -> list[Result]:
+    """The recorded runs of the experiment, oldest kernel first."""
+    found = (recorded(f"kernels/{EXPERIMENT}-{kernel}") for kernel in GALLERY)
+    return [result for result in found if result is not None]
+
+
+def answers(job: str) -> list[dict[str, Any]]:
+    """The recorded answers of a job, as they are in their files: kernel, append, key, command, value."""
+    paths = [_folder() / _name(*named) for named in JOBS if named[0] == job]
+    try:
+        return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+    except (OSError, ValueError) as error:
+        raise ResultError(
+            f"A recorded {job} cannot be read: {error}.", "Install sched-labs again."
+        ) from error
+
+
+def tunables(changed: bool) -> pd.DataFrame:
+    """What each kernel of the gallery told of its scheduler: a row per fact or knob, a column per kernel.
+
+    fact, unit, then the kernels; a dash where that kernel has none.
+    changed: only those that are not the same everywhere, or only those that are.
+    The guests have one CPU, so slices are those that this kernel does not scale up.
+    """
+    surveys = {a["kernel"]: a["value"]["facts"] for a in answers("survey") if a["kernel"] in GALLERY}
+    rows = []
+    for key in dict.fromkeys(key for facts in surveys.values() for key in facts):
+        if key not in _FACTS and (not key.startswith("tunable.") or key.startswith(_LEFT_OUT)):
+            continue
+        facts = [known.get(key) or {} for known in surveys.values()]
+        values = [fact.get("value") for fact in facts]
+        values = [None if value == "" else value for value in values]
+        if all(value is None for value in values) or changed != (len(set(values)) > 1):
+            continue
+        unit = next(fact["unit"] for fact in facts if fact.get("value") is not None)
+        shown = ["–" if value is None else f"{value:,}" if type(value) is int else value for value in values]
+        name = key.removeprefix("tunable.").removeprefix("kernel.")
+        rows.append({"fact": name, "unit": unit} | dict(zip(surveys, shown, strict=True)))
+    rows.sort(key=lambda row: (f"kernel.{row['fact']}" not in _FACTS, row["fact"]))
+    return pd.DataFrame(rows, columns=["fact", "unit", *surveys])
+
+
+def places(knob: str) -> pd.DataFrame:
+    """Where each kernel of the gallery keeps a knob: kernel, place; why instead where it has none."""
+    rows = []
+    for answer in answers("survey"):
+        if answer["kernel"] in GALLERY:
+            fact = answer["value"]["facts"].get(f"tunable.{knob}", {})
+            has = fact.get("value") is not None
+            rows.append({"kernel": answer["kernel"], "place": fact.get("source" if has else "why", "")})
+    return pd.DataFrame(rows, columns=["kernel", "place"])
+
+
+def features() -> pd.DataFrame:
+    """The scheduler's feature switches: a row per switch that differs, a column per kernel (on, off, –)."""
+    switches = {}
+    for answer in answers("survey"):
+        words = str(answer["value"]["facts"]["tunable.features"]["value"] or "").split()
+        if answer["kernel"] in GALLERY and words:
+            switches[answer["kernel"]] = {w.removeprefix("NO_"): not w.startswith("NO_") for w in words}
+    names = sorted(set().union(*switches.values()))
+    text = {True: "on", False: "off", None: "–"}
+    table = {kernel: [text[has.get(name)] for name in names] for kernel, has in switches.items()}
+    whole = pd.DataFrame(table, index=pd.Index(names, name="feature"))
+    return whole[whole.nunique(axis=1) > 1].reset_index()
+
+
+def throttling() -> pd.DataFrame:
+    """A hog and a sleeper under a quota of cgroup v2, a row per kernel.
+
+    kernel, quota (cpu.max), periods, throttled (periods), throttled_percent, burst_counted (cpu.stat has it),
+    late_p50_virtual_ns, late_max_virtual_ns of the sleeper.
+    """
+    rows = []
+    for answer in answers("throttle"):
+        value = answer["value"]
+        counted, late = value["cpu_stat"], pd.Series(value["late_ns"])
+        rows.append(
+            {
+                "kernel": answer["kernel"],
+                "quota": value["quota"],
+                "periods": counted["nr_periods"],
+                "throttled": counted["nr_throttled"],
+                "throttled_percent": 100 * counted["nr_throttled"] / counted["nr_periods"],
+                "burst_counted": "nr_bursts" in counted,
+                "late_p50_virtual_ns": int(late.quantile(0.5, interpolation="higher")),
+                "late_max_virtual_ns": int(late.max()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def long_calls() -> pd.DataFrame:
+    """How late a real-time thread ran while another was in long system calls, a row per preemption model.
+
+    kernel, preemption, late_p50_virtual_ns, late_p99_virtual_ns, late_max_virtual_ns
+    """
+    rows = []
+    for answer in answers("long_system_call"):
+        late = pd.Series(answer["value"]["late_ns"])
+        model = answer["append"].removeprefix("preempt=")
+        model = model or ("PREEMPT_RT" if answer["kernel"].endswith("-rt") else "as built")
+        row = {"kernel": answer["kernel"], "preemption": model}
+        for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
+            row[f"late_{name}_virtual_ns"] = int(late.quantile(share, interpolation="higher"))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def record(*, again: bool = False, jobs: bool = True, sleepers: bool = True) -> None:
+    """Record what is missing, or everything again.
+
+    Needs QEMU, and the package archive for kernels that are not on this disk.
+    """
+    if jobs:
+        for job, kernel, append in JOBS:
+            path = _folder() / _name(job, kernel, append)
+            if again or not path.exists():
+                record_job(path, job, kernel, append)
+    if sleepers:
+        for kernel in GALLERY:
+            path = _folder() / f"{EXPERIMENT}-{kernel}.json"
+            if again or not path.exists():
+                record_sleeper(path, kernel)
+
+
+def record_job(path: Path, job: str, kernel: str, append: str) -> None:
+    """One job's answer with its key and its command."""
+    from . import kernels
+
+    answer = kernels.run(kernel, job, timing="deterministic", append=append)
+    option = f" --append {append}" if append else ""
+    held = {
+        "command": f"sched-labs kernels run {kernel} --timing deterministic{option} --json -- {job}",
+        "job": job,
+        "kernel": answer.kernel.name,
+        "append": append,
+        "build": answer.build,
+        "key": answer.key,
+        "value": answer.value,
+    }
+    write_text(path, json.dumps(held, separators=(",", ":"), sort_keys=True) + "\n")
+    print(f"{path.name}: {answer.duration_s:.0f} s", flush=True)
+
+
+def record_sleeper(path: Path, kernel: str) -> None:
+    """The experiment's Result."""
+    from .experiments import find
+
+    result = find(EXPERIMENT)(kernel=kernel, timing="deterministic", profile=PROFILE, save=False)
+    result.save(path)
+    print(f"{path.name}: {result.duration_s:.0f} s", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m sched_labs.gallery", description="Record the gallery.")
+    parser.add_argument("--again", action="store_true", help="record everything anew")
+    parser.add_argument("--only", choices=("jobs", "sleepers"), help="record only these")
+    given = parser.parse_args()
+    record(again=given.again, jobs=given.only != "sleepers", sleepers=given.only != "jobs")
+
+
+if __name__ == "__main__":
+    main()
