@@ -409,6 +409,17 @@ def test_a_job_brings_what_it_may_import_and_no_more() -> None:
     assert sleeper["/lab/sched_labs/__init__.py"] == b""
 
 
+def test_a_reworded_comment_changes_nothing_in_the_guest() -> None:
+    one = (
+        b'"""Words."""\n\nimport os  # why\n\n\nclass A:\n    """Doc."""\n\n\n'
+        b'def f(a: int = 1) -> int:\n    "x"\n    return a\n'
+    )
+    two = b"import os\nclass A: pass\ndef f(a: int=1) -> int: return (a)\n"
+    assert contents.essence(one) == contents.essence(two)
+    assert contents.essence(one) != contents.essence(two.replace(b"1", b"2"))
+    assert contents.essence(b'"""Only words."""') == b"\n"
+
+
 def test_bytecode_does_not_depend_on_where_or_when_it_is_made() -> None:
     source = (contents.PACKAGE / "kernels" / "names.py").read_bytes()
     program = (
