@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,10 +9,6 @@ from test_figures import made_histogram, made_matrix, made_warmup
 
 from sched_labs import figures
 from sched_labs.figures import style
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 
 FIGURES = "".join(figures.draw(make())._repr_html_() for make in (made_warmup, made_matrix, made_histogram))
 # What the figure sees of its surroundings: attributes of <html>, of <body>, the system's wish, the medium.
@@ -27,14 +21,6 @@ PLACES = {
     "JupyterLab, dark, light system": ("", 'data-jp-theme-light="false"', "light", "screen", "dark"),
     "dark book on paper": ('data-theme="dark"', "", "dark", "print", "light"),
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as engine:
-        opened = engine.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-quic"])
-        yield opened
-        opened.close()
 
 
 def page_of(browser: Any, root: str, body: str, width: int = 1200, **context: Any) -> Any:
