@@ -104,6 +104,11 @@ def _direct_1_to_5_us(table: pd.DataFrame) -> Verdict:
 
 def _other_cpu_dearer(table: pd.DataFrame) -> Verdict:
     near, far = _cell(table, "pipe", "threads", "same_cpu"), _cell(table, "pipe", "threads", "other_cpu")
+    if not near.net_lo_ns > 0:
+        raise CannotTell(
+            f"On one CPU a switch costs {_ns(near.net_per_switch_ns)}, but its interval starts at "
+            f"{_ns(near.net_lo_ns)}: it bounds no ratio."
+        )
     ratio = far.net_per_switch_ns / near.net_per_switch_ns
     least, most = far.net_lo_ns / near.net_hi_ns, far.net_hi_ns / near.net_lo_ns
     reason = (
@@ -190,14 +195,18 @@ def _constant(table: pd.DataFrame) -> Verdict:
 
 def _ten_to_hundred(table: pd.DataFrame) -> Verdict:
     whole = table[table.access == "random"]
-    if whole.empty or whole.direct_ns.isna().all():
+    if whole.empty or not (whole.direct_ns > 0).all():
         raise CannotTell("This run has no random walk with a direct cost beside it.")
     ratio = (whole.extra_ns.clip(lower=0) / whole.direct_ns).where(whole.seen, 0.0)
     inside = ratio.between(10, 100)
+    # What stayed unseen is below 10 times only where 10 times would have been seen.
+    hidden = ~whole.seen & (whole[["extra_hi_ns", "floor_ns"]].max(axis=1) >= 10 * whole.direct_ns)
     reason = (
         f"from {ratio.min():.2g} to {ratio.max():.2g} times; between 10 and 100 at {inside.sum()} of "
         f"{len(whole)} working sets."
     )
+    if not inside.all() and (inside | hidden).all():
+        raise CannotTell(f"The noise hides what would decide: {reason}")
     return _yes(bool(inside.all()), reason)
 
 
@@ -214,7 +223,11 @@ def _sequential_shows_it(table: pd.DataFrame) -> Verdict:
         f"at {_kib(peak.working_set_bytes)}: {_ns(peak.extra_ns)} in random order, "
         f"{_ns(peak.extra_ns_sequential)} in sequential order."
     )
-    return _yes(peak.extra_hi_ns_sequential >= 0.5 * peak.extra_lo_ns, reason)
+    if peak.extra_lo_ns_sequential >= 0.5 * peak.extra_hi_ns:
+        return Verdict(HOLDS, reason)
+    if peak.extra_hi_ns_sequential < 0.5 * peak.extra_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span one half: {reason}")
 
 
 def _grows_for_ever(table: pd.DataFrame) -> Verdict:
