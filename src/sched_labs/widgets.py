@@ -11,16 +11,17 @@ from html import escape
 from typing import Any
 
 from . import store
-from .errors import ParameterError
+from .errors import ParameterError, SchedLabError
 
 
 class Question:
     """A question that a notebook shows as a form.  `.kept` is the reader's answer so far, or None."""
 
     def __init__(self, question_id: str, question: str, unit: str, low: float, high: float) -> None:
-        if not 0 < low < high:
+        if not 0 < low < high < math.inf:
             raise ParameterError(
-                f"A prediction cannot lie between {low} and {high}.", "Give low and high with 0 < low < high."
+                f"A prediction cannot lie between {low} and {high}.",
+                "Give finite numbers with 0 < low < high.",
             )
         self.id, self.question, self.unit, self.low, self.high = question_id, question, unit, low, high
 
@@ -36,7 +37,7 @@ class Question:
             f'<form class="predict" data-question="{escape(self.id, quote=True)}" '
             f'data-unit="{escape(self.unit, quote=True)}">'
             f'<label for="{name}">{escape(self.question)}</label> '
-            f'<input id="{name}" type="number" min="{self.low:g}" max="{self.high:g}" step="any" '
+            f'<input id="{name}" type="number" min="{self.low:.15g}" max="{self.high:.15g}" step="any" '
             f'inputmode="decimal" required> {escape(self.unit)} '
             '<button type="submit">Keep my prediction</button> <output></output></form>'
         )
@@ -52,7 +53,11 @@ class Question:
         said = ipywidgets.Label(f"You predicted {before['value']:,g} {before['unit']}." if before else "")
 
         def keep(_: Any) -> None:
-            kept = store.save_prediction(self.id, number.value, self.unit)
+            try:
+                kept = store.save_prediction(self.id, number.value, self.unit)
+            except SchedLabError as error:  # a callback's traceback would go where no reader looks
+                said.value = str(error)
+                return
             said.value = f"Kept: {kept['value']:,g} {kept['unit']}. The next figure shows it."
 
         button.on_click(keep)
