@@ -65,7 +65,8 @@ def _marked() -> Iterator[tuple[int, str]]:
 def _alive(owner: str) -> bool:
     pid = owner.partition(":")[0]
     try:
-        return pid.isdigit() and owner_mark(int(pid)) == owner
+        # An owner that has ended keeps its number until its parent has asked how.
+        return pid.isdecimal() and owner_mark(int(pid)) == owner and not _is_zombie(int(pid))
     except OSError:
         return False
 
