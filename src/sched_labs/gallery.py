@@ -18,13 +18,16 @@ import argparse
 import json
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from .errors import ResultError
 from .result import Result, recorded
 from .store import write_text
+
+if TYPE_CHECKING:
+    from .kernels.runner import Answer
 
 EXPERIMENT = "sleeper.among_hogs"
 PROFILE = "quick"
@@ -42,6 +45,11 @@ JOBS = [
     *(("throttle", name, "") for name in GALLERY),
     *(("long_system_call", name, append) for name, append in PREEMPTION),
 ]
+
+
+# A kernel, and the feature of its scheduler that is turned.
+SWITCHED = (("6.12", "HRTICK"), ("6.18", "HRTICK"), ("7.2", "NO_HRTICK"))
+SWITCHED_JOB = "sched_labs.kernels.jobs.features:switched"
 
 
 def _folder() -> Path:
@@ -149,6 +157,28 @@ def throttling() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def switched() -> pd.DataFrame:
+    """The sleeper with one feature of the scheduler as the kernel has it, and turned: two rows per kernel.
+
+    kernel, hrtick (on, off), as_built, p50_virtual_ns, p99_virtual_ns, max_virtual_ns, made_wait_percent
+    """
+    built = {str(run.parameters["kernel"]): run for run in sleepers()}
+    rows = []
+    for kernel, feature in SWITCHED:
+        path = _folder() / _name("switched", kernel, feature)
+        if not path.exists() or kernel not in built:
+            continue
+        turned = json.loads(path.read_text(encoding="utf-8"))
+        for as_built, values in ((True, built[kernel].data["late_ns"]), (False, turned["value"]["late_ns"])):
+            late = pd.Series(values)
+            row: dict[str, Any] = {"kernel": kernel, "hrtick": "on" if feature.startswith("NO_") == as_built else "off"}
+            row |= {"as_built": as_built}
+            for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
+                row[f"{name}_virtual_ns"] = int(late.quantile(share, interpolation="higher"))
+            rows.append(row | {"made_wait_percent": 100 * float((late > 1_000_000).mean())})
+    return pd.DataFrame(rows)
+
+
 def long_calls() -> pd.DataFrame:
     """How late a real-time thread ran while another was in long system calls, a row per preemption model.
 
@@ -159,7 +189,7 @@ def long_calls() -> pd.DataFrame:
         late = pd.Series(answer["value"]["late_ns"])
         model = answer["append"].removeprefix("preempt=")
         model = model or ("PREEMPT_RT" if answer["kernel"].endswith("-rt") else "as built")
-        row = {"kernel": answer["kernel"], "preemption": model}
+        row: dict[str, Any] = {"kernel": answer["kernel"], "preemption": model}
         for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
             row[f"late_{name}_virtual_ns"] = int(late.quantile(share, interpolation="higher"))
         rows.append(row)
@@ -176,6 +206,10 @@ def record(*, again: bool = False, jobs: bool = True, sleepers: bool = True) -> 
             path = _folder() / _name(job, kernel, append)
             if again or not path.exists():
                 record_job(path, job, kernel, append)
+        for kernel, feature in SWITCHED:
+            path = _folder() / _name("switched", kernel, feature)
+            if again or not path.exists():
+                record_switched(path, kernel, feature)
     if sleepers:
         for kernel in GALLERY:
             path = _folder() / f"{EXPERIMENT}-{kernel}.json"
@@ -189,11 +223,25 @@ def record_job(path: Path, job: str, kernel: str, append: str) -> None:
 
     answer = kernels.run(kernel, job, timing="deterministic", append=append)
     option = f" --append {append}" if append else ""
-    held = {
-        "command": f"sched-labs kernels run {kernel} --timing deterministic{option} --json -- {job}",
-        "job": job,
+    command = f"sched-labs kernels run {kernel} --timing deterministic{option} --json -- {job}"
+    _keep(path, answer, {"job": job, "append": append, "command": command})
+
+
+def record_switched(path: Path, kernel: str, feature: str) -> None:
+    """The sleeper's answer with one feature turned."""
+    from . import kernels
+
+    given = {"feature": feature}
+    answer = kernels.run(kernel, SWITCHED_JOB, given, timing="deterministic", native=["sleeper"])
+    command = (
+        f"kernels.run({kernel!r}, {SWITCHED_JOB!r}, {given!r}, timing='deterministic', native=['sleeper'])"
+    )
+    _keep(path, answer, {"job": "switched", "feature": feature, "command": command})
+
+
+def _keep(path: Path, answer: Answer, about: dict[str, str]) -> None:
+    held = about | {
         "kernel": answer.kernel.name,
-        "append": append,
         "build": answer.build,
         "key": answer.key,
         "value": answer.value,
