@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from .errors import ParameterError, SchedLabError
 from .version import __version__
@@ -17,7 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; 0 when it did what was asked, 2 with a message when not, 130 after Ctrl-C."""
     options = _parser().parse_args(arguments)
     try:
-        return int(options.handler(options) or 0)
+        status = int(options.handler(options) or 0)
+        sys.stdout.flush()
+        return status
     except SchedLabError as error:
         print(f"sched-labs: {error}", file=sys.stderr)
         return 2
@@ -25,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("sched-labs: stopped.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has seen enough: `sched-labs doctor | head`
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end of Python
         return 0
 
 
@@ -102,12 +106,34 @@ def _parameters(words: list[str]) -> dict[str, Any]:
     return found
 
 
+def _check(parameters: dict[str, Any], kinds: dict[str, Any]) -> None:
+    """Refuse what JSON gave another type than the experiment takes: it was typed by a person."""
+    for name, value in parameters.items():
+        if name in ("profile", "kernel"):
+            raise ParameterError(f"{name} is no parameter of the experiment.", f"Write --{name} {value}.")
+        if name in kinds and not _fits(value, kinds[name]):
+            raise ParameterError(
+                f"{name} does not take {value!r}.",
+                "Write a number as 5, a list as '[4096, 8192]' or '[\"random\"]', in quotes for the shell.",
+            )
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if get_origin(kind) in (Union, UnionType):
+        return any(_fits(value, one) for one in get_args(kind))
+    if get_origin(kind) is Sequence:
+        return isinstance(value, list) and all(_fits(one, get_args(kind)[0]) for one in value)
+    if kind is float:
+        kind = (int, float)
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
 def _run(options: argparse.Namespace) -> int:
     from . import experiments
 
-    result = experiments.find(options.experiment)(
-        profile=options.profile, kernel=options.kernel, **_parameters(options.set)
-    )
+    experiment, parameters = experiments.find(options.experiment), _parameters(options.set)
+    _check(parameters, get_type_hints(experiment.function))
+    result = experiment(profile=options.profile, kernel=options.kernel, **parameters)
     if options.json:
         result.save(options.json)
     _print(result, options.plot)
