@@ -1,0 +1,300 @@
+"""Claims: each judged on CONSTRUCTED summaries for every outcome it can have, and all on live runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sched_labs import claims, experiments, lock
+from sched_labs.claims import CLAIMS, FAILS, HOLDS, UNKNOWN, Claim, Verdict, judge
+from sched_labs.errors import ParameterError
+from sched_labs.experiments import context_switch, warmup
+from sched_labs.result import Result
+
+KIB, MIB = 1 << 10, 1 << 20
+CLAIM = {claim.id: claim for claim in CLAIMS}
+
+
+class Constructed(Result):
+    """A result whose summary was made up; nothing in it was measured."""
+
+    table = pd.DataFrame()
+
+    def summary(self) -> pd.DataFrame:
+        return self.table.copy()
+
+
+def constructed(kind: str, table: pd.DataFrame) -> Constructed:
+    result = Constructed(kind=kind, data=pd.DataFrame(), machine={}, parameters={})
+    result.table = table
+    return result
+
+
+def cell(
+    mechanism: str = "pipe",
+    between: str = "threads",
+    placement: str = "same_cpu",
+    *,
+    net: tuple[float, float, float] = (2000, 1900, 2100),
+    switches: float = 2.0,
+    voluntary: float = 1.0,
+) -> dict[str, Any]:
+    """One row of a matrix: net is (median, low, high) in ns."""
+    return {
+        "mechanism": mechanism,
+        "between": between,
+        "placement": placement,
+        "switches_per_round_trip": switches,
+        "expected_switches_per_round_trip": 2.0,
+        "voluntary_share": voluntary,
+        "net_per_switch_ns": net[0],
+        "net_lo_ns": net[1],
+        "net_hi_ns": net[2],
+        "flagged": abs(switches / 2 - 1) > 0.02,
+    }
+
+
+def far(*net: float) -> dict[str, Any]:
+    return cell(placement="other_cpu", net=(net[0], net[1], net[2]))
+
+
+def pairs(*costs: tuple[float, float], half: float = 10) -> list[dict[str, Any]]:
+    """(threads, processes) of pipe, eventfd and futex, each with an interval of +- half."""
+    return [
+        cell(mechanism, between, net=(ns, ns - half, ns + half))
+        for mechanism, both in zip(("pipe", "eventfd", "futex"), costs, strict=True)
+        for between, ns in zip(("threads", "processes"), both, strict=True)
+    ]
+
+
+def point(
+    size: int,
+    extra: float,
+    half: float = 100,
+    *,
+    access: str = "random",
+    seen: bool = True,
+    direct: float = 1000,
+    kernel: float = 50,
+    floor: float = 50,
+) -> dict[str, Any]:
+    """One row of a sweep: a warm-up of extra +- half ns at a working set of size bytes."""
+    return {
+        "access": access,
+        "working_set_bytes": size,
+        "partner_bytes": 4 * MIB,
+        "extra_ns": extra,
+        "extra_lo_ns": extra - half,
+        "extra_hi_ns": extra + half,
+        "floor_ns": floor,
+        "seen": seen,
+        "kernel_extra_ns": kernel,
+        "direct_ns": direct,
+    }
+
+
+def row_of(extra: float, half: float) -> dict[str, Any]:
+    return point(64 * KIB, extra, half, access="sequential")
+
+
+CASES: list[tuple[str, str, list[dict[str, Any]], str]] = [
+    # claim, outcome, rows of the constructed summary, what the reason must say
+    ("000-007", HOLDS, [cell()], "2 µs a switch, interval 1.9 µs to 2.1 µs"),
+    ("000-007", FAILS, [cell(net=(500, 400, 600))], "500 ns a switch, interval 400 ns to 600 ns"),
+    ("000-007", FAILS, [cell(net=(9000, 8000, 9900))], "9 µs"),
+    ("000-007", UNKNOWN, [cell(net=(1000, 900, 1100))], "spans a limit"),
+    ("000-007", UNKNOWN, [cell(net=(2000, -np.inf, np.inf))], "spans a limit"),
+    ("000-007", UNKNOWN, [cell(switches=1.5)], "1.50 switches a round trip, not 2"),
+    ("000-007", UNKNOWN, [cell("futex")], "did not measure pipe between threads, same cpu"),
+    ("003-009", HOLDS, [cell(), far(20000, 19000, 21000)], "10.0 times (interval 9.0 to 11.1)"),
+    ("003-009", FAILS, [cell(), far(4000, 3900, 4100)], "2.0 times"),
+    ("003-009", UNKNOWN, [cell(), far(6000, 5000, 7000)], "spans three times"),
+    ("003-009", UNKNOWN, [cell()], "did not measure pipe between threads, other cpu"),
+    # An interval that reaches zero bounds no ratio.
+    ("003-009", UNKNOWN, [cell(net=(500, -100, 900)), far(6000, 5000, 7000)], "-100 ns"),
+    ("003-009", UNKNOWN, [cell(net=(500, 0, 900)), far(6000, 5000, 7000)], "0 ns"),
+    ("003-009", UNKNOWN, [cell(net=(2000, -np.inf, np.inf)), far(9000, -np.inf, np.inf)], "2 µs"),
+    ("003-007", HOLDS, [cell(), cell("condvar")], "pipe 2.00, condition variable 2.00"),
+    ("003-007", FAILS, [cell(), cell("condvar", switches=4.26)], "condition variable 4.26"),
+    ("003-007", UNKNOWN, [cell()], "did not measure"),
+    ("004-025", HOLDS, pairs((900, 1000), (800, 1000), (500, 1000)), "pipe +10%, eventfd +20%, futex +50%"),
+    ("004-025", FAILS, pairs((900, 1000), (1200, 1000), (500, 1000)), "eventfd -20%"),
+    ("004-025", UNKNOWN, pairs((900, 1000), (995, 1000), (500, 1000)), "overlap"),
+    ("004-025", UNKNOWN, [cell(), cell(between="processes", switches=3.0)], "3.00 switches"),
+    ("000-059", HOLDS, [cell("yield", voluntary=0.9), cell()], "90% of the switches by sched_yield, 100%"),
+    ("000-059", FAILS, [cell("yield", voluntary=0.02), cell()], "2% of the switches by sched_yield"),
+    ("000-059", UNKNOWN, [cell("yield", switches=0.0), cell()], "no switches by sched_yield"),
+    ("000-059", UNKNOWN, [cell()], "no switches by sched_yield"),
+    ("004-015", HOLDS, [cell("yield", placement="other_cpu")], "2.00 switches a round trip where 2"),
+    ("004-015", FAILS, [cell("yield", placement="other_cpu", switches=0.01)], "0.01 switches"),
+    ("004-015", UNKNOWN, [cell("yield")], "did not measure sched_yield across CPUs"),
+    ("000-005", HOLDS, [point(4 * KIB, 900), point(MIB, 1100)], "900 ns at 4 KiB, 1.1 µs at 1 MiB"),
+    ("000-005", FAILS, [point(4 * KIB, 400), point(256 * KIB, 29300)], "400 ns at 4 KiB, 29.3 µs at 256 KiB"),
+    ("000-005", UNKNOWN, [point(4 * KIB, 400)], "Two working sets"),
+    ("000-005", UNKNOWN, [point(4 * KIB, 40, seen=False)], "noise floor with random access"),
+    ("000-008", HOLDS, [point(64 * KIB, 20000), point(MIB, 90000)], "from 20 to 90 times"),
+    ("000-008", FAILS, [point(4 * KIB, 400), point(MIB, 20000)], "at 1 of 2 working sets"),
+    ("000-008", FAILS, [point(4 * KIB, 10, seen=False), point(MIB, 20000)], "at 1 of 2 working sets"),
+    ("000-008", UNKNOWN, [point(4 * KIB, 20000, direct=np.nan)], "direct cost"),
+    ("000-008", UNKNOWN, [point(4 * KIB, 20000, direct=-5)], "direct cost"),
+    ("000-008", UNKNOWN, [point(4 * KIB, 20000, access="sequential")], "no random walk"),
+    # Not seen because this run could not have seen it: that is no zero.
+    ("000-008", UNKNOWN, [point(MIB, 20000, half=40000, floor=50000, seen=False)], "at 0 of 1 working sets"),
+    ("000-008", UNKNOWN, [point(MIB, 20000, half=np.inf, floor=np.inf, seen=False)], "at 0 of 1"),
+    ("lat_ctx", HOLDS, [point(64 * KIB, 1000), row_of(900, 50)], "at 64 KiB: 1 µs in random order, 900 ns"),
+    ("lat_ctx", FAILS, [point(64 * KIB, 29000), row_of(750, 50)], "29 µs in random order, 750 ns"),
+    ("lat_ctx", UNKNOWN, [point(64 * KIB, 1000)], "same working sets in both orders"),
+    ("lat_ctx", UNKNOWN, [row_of(900, 50)], "noise floor"),
+    # An interval from nothing to more than half shows neither.
+    ("lat_ctx", UNKNOWN, [point(64 * KIB, 29000), row_of(3000, 20000)], "29 µs in random order, 3 µs"),
+    ("000-057", FAILS, [point(KIB * s, e) for s, e in ((64, 900), (512, 9000), (4096, 900))], "9 µs at 512"),
+    (
+        "000-057",
+        FAILS,
+        [point(64 * KIB, 900), point(512 * KIB, 9000), point(4 * MIB, 10, seen=False)],
+        "10 ns at 4 MiB, inside the noise floor",
+    ),
+    ("000-057", UNKNOWN, [point(KIB * s, e) for s, e in ((64, 90), (512, 900), (4096, 9000))], "still has"),
+    ("000-057", UNKNOWN, [point(KIB * s, e) for s, e in ((64, 90), (512, 950), (4096, 900))], "overlap"),
+    ("000-057", UNKNOWN, [point(64 * KIB, 900), point(MIB, 90)], "Three working sets"),
+    ("000-028", HOLDS, [point(64 * KIB, 1000, kernel=900)], "idle partner adds 900 ns, one to a busy"),
+    ("000-028", FAILS, [point(64 * KIB, 29000, kernel=90)], "idle partner adds 90 ns"),
+    ("000-028", FAILS, [point(64 * KIB, 29000, kernel=-400)], "idle partner adds -400 ns"),
+    ("000-028", UNKNOWN, [point(64 * KIB, 1000, kernel=np.nan)], "touches nothing"),
+    ("000-028", UNKNOWN, [point(64 * KIB, 1000, seen=False)], "noise floor"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "rows", "said"),
+    CASES,
+    ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)],
+)
+def test_a_constructed_summary_is_judged(
+    name: str, outcome: str, rows: list[dict[str, Any]], said: str
+) -> None:
+    claim = CLAIM[name]
+    verdict = claim.check(constructed(claim.kind, pd.DataFrame(rows)))
+    assert (verdict.outcome, said in verdict.reason) == (outcome, True), verdict
+
+
+def test_every_claim_has_a_case_for_every_outcome_it_can_have() -> None:
+    seen = {(name, outcome) for name, outcome, _, _ in CASES}
+    never = {("000-057", HOLDS)}  # a largest set with the largest warm-up may still bend beyond it
+    assert {(name, outcome) for name in CLAIM for outcome in (HOLDS, FAILS, UNKNOWN)} - seen == never
+
+
+@pytest.mark.parametrize(("claim", "cells"), [("000-007", 1), ("003-009", 2), ("004-025", 6)])
+def test_one_flagged_cell_is_enough_not_to_tell(claim: str, cells: int) -> None:
+    sound = [*pairs((900, 1000), (800, 1000), (500, 1000)), far(20000, 19000, 21000)]
+    assert CLAIM[claim].check(constructed(context_switch.matrix.name, pd.DataFrame(sound))).outcome != UNKNOWN
+    outcomes = []
+    for number, row in enumerate(sound):
+        doubted = [*sound]
+        doubted[number] = row | {"flagged": True, "switches_per_round_trip": 2.31}
+        verdict = CLAIM[claim].check(constructed(context_switch.matrix.name, pd.DataFrame(doubted)))
+        assert (verdict.outcome == UNKNOWN) == ("2.31" in verdict.reason)
+        outcomes.append(verdict.outcome)
+    assert outcomes.count(UNKNOWN) == cells  # each cell that the claim is about, and no other
+    every = [row | {"flagged": True} for row in sound]
+    assert CLAIM[claim].check(constructed(context_switch.matrix.name, pd.DataFrame(every))).outcome == UNKNOWN
+
+
+def test_claims_have_ids_of_their_own_sources_and_kinds_that_exist() -> None:
+    assert len(CLAIM) == len(CLAIMS)
+    assert {claim.kind for claim in CLAIMS} <= set(experiments.names())
+    assert all(claim.id and claim.text.endswith(".") and claim.source for claim in CLAIMS)
+
+
+def test_another_kind_and_an_unknown_claim_are_refused() -> None:
+    sweep = constructed("warmup.sweep", pd.DataFrame([point(4 * KIB, 400)]))
+    with pytest.raises(ParameterError, match=r"000-007 is about context_switch\.matrix, not warmup\.sweep"):
+        CLAIM["000-007"].check(sweep)
+    with pytest.raises(ParameterError, match="000-007"):
+        judge(sweep, "000-005", "000-007")
+    with pytest.raises(ParameterError, match=r"no claim '999-999'.\n.*000-005"):
+        judge(sweep, "999-999")
+
+
+def test_all_claims_of_the_kind_are_judged_or_those_named_in_order() -> None:
+    sweep = constructed("warmup.sweep", pd.DataFrame([point(4 * KIB, 400)]))
+    assert [claim.id for claim, _ in judge(sweep)] == [c.id for c in CLAIMS if c.kind == "warmup.sweep"]
+    assert [claim.id for claim, _ in judge(sweep, "000-028", "000-005")] == ["000-028", "000-005"]
+    assert list(judge(constructed("runqlat.histogram", pd.DataFrame()))) == []
+    table = judge(sweep).table()
+    assert list(table.columns) == ["claim", "outcome", "reason", "source", "id"]
+    assert list(judge(constructed("x", pd.DataFrame())).table().columns) == list(table.columns)
+
+
+def test_a_page_shows_what_people_say_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = Claim("x", "<b>A & B</b>", "<i>src</i>", "odd", lambda _: Verdict(FAILS, "1 < 2 <script>"))
+    monkeypatch.setattr(claims, "CLAIMS", [odd])
+    said = judge(constructed("odd", pd.DataFrame()))
+    html = said._repr_html_()
+    assert (
+        "&lt;b&gt;A &amp; B&lt;/b&gt;" in html
+        and "&lt;i&gt;src" in html
+        and "1 &lt; 2 &lt;script&gt;" in html
+    )
+    assert not re.search(r"<(b|i|script)>", html)
+    assert 'class="verdict fails">does not hold here<' in html and html.count("<tr>") == 2
+    assert "does not hold here  <b>A & B</b>  1 < 2" in repr(said)
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [(0, "0 ns"), (999.4, "999 ns"), (1234, "1.23 µs"), (-2500, "-2.5 µs"), (31_400_000, "31.4 ms")],
+)
+def test_durations_are_written_with_three_digits(ns: float, text: str) -> None:
+    assert claims._ns(ns) == text
+
+
+def quotes(table: pd.DataFrame) -> set[str]:
+    """Every number of a summary in the forms in which a reason may quote it."""
+    values = table.select_dtypes("number").to_numpy(dtype=float).ravel()
+    forms: tuple[Callable[[float], str], ...] = (
+        claims._ns,
+        "{:.2f} switches".format,
+        "pipe {:.2f}".format,
+        "{:.0%} of".format,
+    )
+    return {form(value) for value in values[np.isfinite(values)] for form in forms}
+
+
+@pytest.mark.parametrize("experiment", [context_switch.matrix, warmup.sweep], ids=lambda e: e.name)
+def test_a_live_run_is_judged_in_its_own_numbers(
+    experiment: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A lock of our own: whether this run is disturbed does not matter, and nobody has to wait for it.
+    place = tmp_path / "lock"
+    place.mkdir(mode=0o777)
+    place.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (place,))
+    run = experiment(profile="tiny", progress=False, save=False)
+    table, said = run.summary(), judge(run)
+    assert len(list(said)) == sum(claim.kind == run.kind for claim in CLAIMS)
+    known = quotes(table)
+    for claim, verdict in said:
+        assert verdict.outcome in (HOLDS, FAILS, UNKNOWN)
+        if verdict.outcome == UNKNOWN and not re.search(r"\d", verdict.reason):
+            assert verdict.reason.endswith(".")
+        elif claim.id == "000-008":
+            sets = (table.access == "random").sum()
+            assert f"of {sets} working sets" in verdict.reason
+        elif claim.id == "004-025":
+            assert re.search(
+                r"pipe [+-]\d+%, eventfd [+-]\d+%, futex [+-]\d+%|switches a round", verdict.reason
+            )
+        elif claim.id == "000-057":
+            largest = claims._kib(table.working_set_bytes.max())
+            assert largest in verdict.reason
+        else:
+            assert any(quote in verdict.reason for quote in known), (claim.id, verdict)
+    again = judge(run, *[claim.id for claim, _ in said])
+    assert again.table().equals(said.table())

@@ -1,0 +1,110 @@
+"""The doctor: every experiment with its instrument, as text, page and JSON, for anybody, on any machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+
+import pytest
+from machines import constructed
+from sandbox import sandbox
+
+from sched_labs import experiments, machine
+from sched_labs.doctor import FIRST, Doctor, doctor
+from sched_labs.machine import files
+
+RECORDED = Path(__file__).parent / "machines" / "guest-6.18"
+
+
+def doctor_of(tree: Path) -> Doctor:
+    with files.root(tree):
+        return Doctor(machine.survey(fresh=True))
+
+
+def check(found: Doctor) -> None:
+    """Everything that must be true of what the doctor says about any machine."""
+    short, long = found.text(), found.text(long=True)
+    html = found._repr_html_()
+    data = json.loads(json.dumps(found.to_json()))  # plain data: nothing needs to be made text first
+    assert repr(found) == short
+    assert [entry["experiment"] for entry in data["experiments"]] == experiments.names()
+    for entry in data["experiments"]:
+        assert entry["instrument"]
+        line = next(line for line in short.splitlines() if line.startswith(f"{entry['experiment']} "))
+        assert entry["instrument"] in line and entry["improve"] in line and line in long
+        shown = "".join(f"<td>{escape(entry[key])}</td>" for key in ("experiment", "instrument", "improve"))
+        assert f"<tr>{shown}</tr>" in html
+    assert set(data["machine"]["facts"]) >= set(machine.LABELS)
+    assert len(found.table(long=False)) == len(FIRST)
+    assert len(found.table()) == len(found.machine.facts) > len(FIRST)
+    for name in found.table(long=False).fact:
+        assert name in short and f"<td>{escape(name)}</td>" in html
+    for name in found.table().fact:
+        assert name in long
+    assert html.count("<tr>") == 3 + len(experiments.names()) + len(FIRST) + len(found.machine.facts)
+    assert html.index(experiments.names()[-1]) < html.index("<details>")  # the instruments come first
+
+
+def test_this_machine() -> None:
+    found = doctor()
+    check(found)
+    assert found.machine is machine.survey()  # looked at once
+    assert str(machine.survey().fact("kernel.release").value) in found.text()
+
+
+def test_a_recorded_machine() -> None:
+    found = doctor_of(RECORDED)
+    with files.root(RECORDED):
+        check(found)
+    assert files.live() and "EEVDF" in found.text() and "not looked at" in found.text()
+    release = (RECORDED / "proc/sys/kernel/osrelease").read_text().strip()
+    assert (
+        found.to_json()["machine"]["facts"]["kernel.release"]["value"] == release and release in found.text()
+    )
+
+
+@pytest.mark.parametrize("tree", [constructed.ubuntu_2404, constructed.big_little, constructed.container])
+def test_constructed_machines(tree: Callable[[], constructed.Tree], tmp_path: Path) -> None:
+    found = doctor_of(constructed.build(tree(), tmp_path))
+    with files.root(tmp_path):
+        check(found)
+
+
+def test_a_machine_that_shows_nothing(tmp_path: Path) -> None:
+    found = doctor_of(tmp_path)
+    with files.root(tmp_path):
+        check(found)
+        improve = found.instruments().set_index("experiment").improve
+    assert improve["runqlat.histogram"], "no BPF in sight, and no word on what would help"
+
+
+def test_what_a_machine_says_is_shown_as_text(tmp_path: Path) -> None:
+    tree = constructed.ubuntu_2404()
+    tree["/proc/cpuinfo"] = tree["/proc/cpuinfo"].replace("12th Gen", "<script>12th & Gen")
+    html = doctor_of(constructed.build(tree, tmp_path))._repr_html_()
+    assert "&lt;script&gt;12th &amp; Gen" in html and not re.search(r"<script", html)
+
+
+def test_without_any_privilege_and_without_a_home() -> None:
+    code = """
+import json, os
+from pathlib import Path
+from sched_labs.doctor import doctor
+found = doctor()
+print(json.dumps([os.getuid(), os.getgid(), found.to_json(), found.text(), len(found._repr_html_())]))
+"""
+    try:
+        with sandbox() as covered:
+            done = covered.python(code, user=65534)
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    assert done.returncode == 0, done.stderr
+    uid, gid, said, text, _ = json.loads(done.stdout)
+    assert (uid, gid) == (65534, 65534)
+    assert [entry["experiment"] for entry in said["experiments"]] == experiments.names()
+    assert all(entry["instrument"] for entry in said["experiments"])
+    assert said["machine"]["facts"]["cgroup.can_make"]["value"] is False
+    assert all(name in text for name in experiments.names())
