@@ -163,19 +163,19 @@ def switched() -> pd.DataFrame:
     kernel, hrtick (on, off), as_built, p50_virtual_ns, p99_virtual_ns, max_virtual_ns, made_wait_percent
     """
     built = {str(run.parameters["kernel"]): run for run in sleepers()}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for kernel, feature in SWITCHED:
         path = _folder() / _name("switched", kernel, feature)
         if not path.exists() or kernel not in built:
             continue
         turned = json.loads(path.read_text(encoding="utf-8"))
         for as_built, values in ((True, built[kernel].data["late_ns"]), (False, turned["value"]["late_ns"])):
-            late = pd.Series(values)
-            row: dict[str, Any] = {"kernel": kernel, "hrtick": "on" if feature.startswith("NO_") == as_built else "off"}
-            row |= {"as_built": as_built}
+            late, limit = pd.Series(values), built[kernel].summary()["waited_ns"].iloc[0]
+            on = feature.startswith("NO_") == as_built
+            row: dict[str, Any] = {"kernel": kernel, "hrtick": "on" if on else "off", "as_built": as_built}
             for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
                 row[f"{name}_virtual_ns"] = int(late.quantile(share, interpolation="higher"))
-            rows.append(row | {"made_wait_percent": 100 * float((late > 1_000_000).mean())})
+            rows.append(row | {"made_wait_percent": 100 * float((late > limit).mean())})
     return pd.DataFrame(rows)
 
 
@@ -184,11 +184,14 @@ def long_calls() -> pd.DataFrame:
 
     kernel, preemption, late_p50_virtual_ns, late_p99_virtual_ns, late_max_virtual_ns
     """
+    surveys = {answer["kernel"]: answer["value"]["facts"] for answer in answers("survey")}
     rows = []
     for answer in answers("long_system_call"):
         late = pd.Series(answer["value"]["late_ns"])
         model = answer["append"].removeprefix("preempt=")
-        model = model or ("PREEMPT_RT" if answer["kernel"].endswith("-rt") else "as built")
+        if not model:  # as the kernel was built
+            told = surveys[answer["kernel"]]["kernel.preemption"]["value"]
+            model = str(told).partition(" ")[0]
         row: dict[str, Any] = {"kernel": answer["kernel"], "preemption": model}
         for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
             row[f"late_{name}_virtual_ns"] = int(late.quantile(share, interpolation="higher"))

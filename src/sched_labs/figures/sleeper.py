@@ -205,15 +205,9 @@ def _caption(results: Sequence[Drawable]) -> str:
         share = float(result.summary()["made_wait_percent"].iloc[0])
         where = "this machine" if _timing(result) == "native" else _kernel(result)
         parts.append(f"{axes.number_text(share, 2)} % on {where}")
-    limit = "a millisecond"
+    limits = {late_text(float(r.summary()["waited_ns"].iloc[0]), _timing(r)): None for r in results}
+    text = f"Wake-ups more than {' or '.join(limits)} late: {listed(parts)}."
     timings = {_timing(result) for result in results}
-    if VIRTUAL in timings:
-        limit = (
-            "a million virtual ns"
-            if len(timings) == 1
-            else "a millisecond (of virtual time: a million instructions)"
-        )
-    text = f"Wake-ups that came more than {limit} late: {listed(parts)}."
     if EMULATED in timings:
         text += " In an emulated machine only times from a millisecond up mean anything."
     return text

@@ -1,0 +1,180 @@
+"""The sleeper among hogs: the experiment here, its figure, and what was recorded of it on other kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from sched_labs import claims_kernels, figures, gallery
+from sched_labs.errors import ParameterError
+from sched_labs.experiments import find
+from sched_labs.figures import sleeper as picture
+from sched_labs.result import Result
+
+EXPERIMENT = find("sleeper.among_hogs")
+
+
+@pytest.fixture(scope="module")
+def here() -> Result:
+    return EXPERIMENT(profile="tiny", progress=False, save=False, hogs=2)
+
+
+@pytest.fixture(scope="module")
+def recordings() -> list[Result]:
+    return gallery.sleepers()
+
+
+def emulated(result: Result) -> Result:
+    """The same run as if an emulated machine had made it."""
+    return dataclasses.replace(result, timing="vm-emulated")
+
+
+# ---- here -------------------------------------------------------------------------------------------------
+
+
+def test_a_row_for_each_wake_up(here: Result) -> None:
+    assert here.data.columns.tolist() == ["wake_index", "late_ns", "hogs", "period_us", "work_us"]
+    assert here.data["wake_index"].tolist() == list(range(60))
+    assert (here.data["late_ns"] > 0).all()
+    assert here.parameters["timer_slack_ns"] == 1
+    assert (
+        here.parameters["cpu"]
+        in find("sleeper.among_hogs").function.__globals__["machine"].survey().cpus_allowed
+    )
+
+
+def test_the_summary_says_what_the_data_says(here: Result) -> None:
+    row = here.summary().iloc[0]
+    late = here.data["late_ns"]
+    assert row["wakes"] == len(late) and row["max_ns"] == late.max()
+    assert late.min() <= row["p50_ns"] <= row["p90_ns"] <= row["p99_ns"] <= row["max_ns"]
+    assert row["made_wait_percent"] == pytest.approx(100 * (late > 100_000).sum() / len(late))
+    assert row["fair_percent"] == pytest.approx(100 / 3)
+    # It works 300 of every 2,017 µs; hogs that share its CPU cannot take that from it, nor can it have more.
+    assert 0 < row["sleeper_cpu_percent"] < row["fair_percent"]
+
+
+def test_a_greedy_sleeper_is_told_so() -> None:
+    result = EXPERIMENT(profile="tiny", progress=False, save=False, wakes=10, period_us=1000, work_us=900)
+    assert any("more than an equal share" in note.text for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"hogs": -1}, {"hogs": 65}, {"wakes": 0}, {"period_us": 2.5}, {"work_us": True}]
+)
+def test_parameters_that_no_run_could_use(wrong: dict) -> None:
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        EXPERIMENT(progress=False, save=False, **wrong)
+
+
+def test_timing_needs_a_kernel() -> None:
+    with pytest.raises(ParameterError, match="guests"):
+        EXPERIMENT(progress=False, save=False, timing="deterministic")
+
+
+# ---- recorded ---------------------------------------------------------------------------------------------
+
+
+def test_every_kernel_is_recorded_with_its_key(recordings: list[Result]) -> None:
+    assert [run.parameters["kernel"] for run in recordings] == list(gallery.GALLERY)
+    for run in recordings:
+        assert run.timing == "deterministic" and len(run.data) == run.parameters["wakes"]
+        for key in ("kernel_package", "emulator", "guest", "guest_hash", "sources_hash"):
+            assert run.machine[key]
+    # The same sources on every kernel, or the comparison would be of two things at once.
+    assert len({run.machine["sources_hash"] for run in recordings}) == 1
+
+
+def test_cfs_lets_the_sleeper_in_and_eevdf_makes_it_wait(recordings: list[Result]) -> None:
+    waited = {run.machine["scheduler"]: [] for run in recordings}
+    for run in recordings:
+        row = run.summary().iloc[0]
+        waited[run.machine["scheduler"]].append(row["made_wait_percent"])
+        assert row["sleeper_cpu_percent"] == pytest.approx(100 * 300 / 2017, rel=0.1)
+    assert max(waited["CFS"]) < 1 < 25 < min(waited["EEVDF"])
+
+
+def test_the_precise_tick_is_what_shortened_the_waits() -> None:
+    table = gallery.switched()
+    for _, rows in table.groupby("kernel"):
+        on, off = (rows[rows["hrtick"] == state].iloc[0] for state in ("on", "off"))
+        assert on["as_built"] != off["as_built"]
+        assert on["max_virtual_ns"] < off["max_virtual_ns"] / 2
+
+
+def test_quota_and_preemption_on_every_kernel() -> None:
+    quota = gallery.throttling()
+    assert quota["kernel"].tolist() == list(gallery.GALLERY)
+    assert (quota["throttled"] >= 0.8 * quota["periods"]).all()
+    calls = gallery.long_calls().set_index(["kernel", "preemption"])["late_max_virtual_ns"]
+    assert len(calls) == len(gallery.PREEMPTION)
+    for kernel in gallery.REAL_TIME:
+        assert calls[kernel, "PREEMPT_RT"] < calls.drop(index=kernel, level="kernel").min() * 2
+    assert calls["6.18", "full"] < calls["6.18", "none"] / 5
+
+
+def test_knobs_come_from_the_kernels() -> None:
+    changed, same = (gallery.tunables(changed=which).set_index("fact") for which in (True, False))
+    assert not set(changed.index) & set(same.index)
+    assert changed.loc["scheduler", list(gallery.GALLERY)].tolist() == ["CFS"] * 2 + ["EEVDF"] * 3
+    assert changed.loc["latency_ns", "6.1"] != "–" == changed.loc["latency_ns", "6.12"]
+    assert gallery.places("latency_ns")["place"].iloc[0].startswith("/proc/sys/kernel/")
+    assert "HRTICK" in gallery.features()["feature"].tolist()
+
+
+# ---- the figure -------------------------------------------------------------------------------------------
+
+
+def test_a_panel_for_each_kernel_and_one_for_here(recordings: list[Result], here: Result) -> None:
+    figure = picture.gallery([here, *recordings], predictions=[{"value": 2, "unit": "ms"}])
+    panels = figure.mpl.axes
+    assert len(panels) == len(recordings) + 1
+    labels = [panel.get_xlabel() for panel in panels if panel.get_xlabel()]
+    assert len(labels) == 2 and "virtual" in labels[0] and "virtual" not in labels[1]
+    assert len({panel.get_xlim() for panel in panels}) == 1
+    figure.mpl.draw_without_rendering()
+    for panel, run in zip(
+        panels, recordings, strict=False
+    ):  # virtual time comes first, and has no unit of time
+        assert f"Linux {run.parameters['kernel']}" in panel.get_title(loc="left")
+        ticks = [panel.xaxis.get_major_formatter()(place) for place in panel.get_xticks()]
+        assert ticks and not any(text.endswith((" ns", "µs", "ms")) for text in ticks)
+    assert figure.data.groupby("panel")["share_percent"].sum().tolist() == pytest.approx([100] * len(panels))
+    assert all(run.parameters["kernel"] in figure.caption for run in recordings)
+    assert "<svg" in figure._repr_html_()
+
+
+def test_one_run_draws_itself(here: Result, recordings: list[Result]) -> None:
+    assert len(here.plot().mpl.axes) == 1
+    assert len(here.plot(recorded=recordings[1]).mpl.axes) == 2
+
+
+def test_an_emulated_machine_says_nothing_under_a_millisecond(here: Result) -> None:
+    figure = picture.gallery([emulated(here)])
+    assert (figure.data["high_ns"] >= 1e6).all()
+    assert "emulated" in figure.caption
+    assert "µs" not in figure.alt
+
+
+def test_what_cannot_be_drawn(here: Result) -> None:
+    with pytest.raises(ParameterError):
+        picture.gallery([])
+    with pytest.raises(ParameterError):
+        picture.gallery([here] * 9)
+    with pytest.raises(ParameterError):
+        figures.draw(here, predictions=[{"value": 4, "unit": "KiB"}])
+
+
+# ---- claims -----------------------------------------------------------------------------------------------
+
+
+def test_a_column_for_each_kernel(here: Result) -> None:
+    judged = claims_kernels.per_kernel(here)
+    assert list(judged.verdicts) == [*gallery.GALLERY, claims_kernels.THIS]
+    table = judged.table().set_index(["id", "kernel"])["outcome"]
+    assert table["002-082", "6.1"] == claims_kernels.FAILS
+    assert table["002-082", "6.12"] == claims_kernels.HOLDS
+    assert table["002-105", "6.1"] == claims_kernels.UNKNOWN
+    assert table["002-105", "7.2"] == claims_kernels.FAILS
+    assert judged._repr_html_().count("<tr>") == len(claims_kernels.CLAIMS) + 1
