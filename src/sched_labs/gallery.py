@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from .errors import ResultError
+from .experiments.sleeper import WAITED_NS
 from .result import Result, recorded
 from .store import write_text
 
@@ -47,8 +48,8 @@ JOBS = [
 ]
 
 
-# A kernel, and the feature of its scheduler that is turned.
-SWITCHED = (("6.12", "HRTICK"), ("6.18", "HRTICK"), ("7.2", "NO_HRTICK"))
+# Kernels, and the feature of their scheduler that is turned on and off.
+SWITCHED = tuple((kernel, prefix + "HRTICK") for kernel in ("6.12", "6.18", "7.2") for prefix in ("", "NO_"))
 SWITCHED_JOB = "sched_labs.kernels.jobs.features:switched"
 
 
@@ -158,24 +159,24 @@ def throttling() -> pd.DataFrame:
 
 
 def switched() -> pd.DataFrame:
-    """The sleeper with one feature of the scheduler as the kernel has it, and turned: two rows per kernel.
+    """The sleeper with one feature of the scheduler on, and off: two rows per kernel.
 
-    kernel, hrtick (on, off), as_built, p50_virtual_ns, p99_virtual_ns, max_virtual_ns, made_wait_percent
+    kernel, hrtick (on, off), as_built, waited_percent (later than 100,000 virtual ns), p50_virtual_ns,
+    p99_virtual_ns, max_virtual_ns
     """
-    built = {str(run.parameters["kernel"]): run for run in sleepers()}
+    built = features().set_index("feature").loc["HRTICK"]
     rows: list[dict[str, Any]] = []
     for kernel, feature in SWITCHED:
         path = _folder() / _name("switched", kernel, feature)
-        if not path.exists() or kernel not in built:
+        if not path.exists():
             continue
-        turned = json.loads(path.read_text(encoding="utf-8"))
-        for as_built, values in ((True, built[kernel].data["late_ns"]), (False, turned["value"]["late_ns"])):
-            late, limit = pd.Series(values), built[kernel].summary()["waited_ns"].iloc[0]
-            on = feature.startswith("NO_") == as_built
-            row: dict[str, Any] = {"kernel": kernel, "hrtick": "on" if on else "off", "as_built": as_built}
-            for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
-                row[f"{name}_virtual_ns"] = int(late.quantile(share, interpolation="higher"))
-            rows.append(row | {"made_wait_percent": 100 * float((late > limit).mean())})
+        late = pd.Series(json.loads(path.read_text(encoding="utf-8"))["value"]["late_ns"])
+        state = "off" if feature.startswith("NO_") else "on"
+        row: dict[str, Any] = {"kernel": kernel, "hrtick": state, "as_built": bool(built[kernel] == state)}
+        row["waited_percent"] = 100 * float((late > WAITED_NS).mean())
+        for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
+            row[f"{name}_virtual_ns"] = int(late.quantile(share, interpolation="higher"))
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

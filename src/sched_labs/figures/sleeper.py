@@ -110,7 +110,7 @@ def gallery(
                 for text, ns in marks:
                     panel.axvline(ns, label=text, **dashed())
                 if marks:
-                    panel.legend(loc="upper center")
+                    panel.legend(loc="upper left")
         drawing.supylabel("share of all wake-ups", size=style.TEXT)
     return Figure(
         drawing,
