@@ -51,10 +51,12 @@ def run_book(*arguments: str, data: Path, timeout: float = 900) -> subprocess.Co
 
 
 def lay_checkout(folder: Path) -> Path:
-    """Copy what a book is built from, without its chapters, to `folder`."""
+    """Copy what a book is built from, without its chapters, to `folder`; its contents name the first one."""
     folder.mkdir()
-    for name in ("_config.yml", "_toc.yml"):
-        shutil.copy(ROOT / name, folder / name)
+    shutil.copy(ROOT / "_config.yml", folder / "_config.yml")
+    contents = (ROOT / "_toc.yml").read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in contents if "notebooks/" not in line or "notebooks/01-" in line]
+    (folder / "_toc.yml").write_text("".join(kept), encoding="utf-8")
     shutil.copytree(ROOT / "book", folder / "book", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "notebooks").mkdir()
     return folder
@@ -68,6 +70,7 @@ def real_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     checkout = lay_checkout(tmp_path_factory.mktemp("real") / "book")
     shutil.copytree(ROOT / "notebooks", checkout / "notebooks", dirs_exist_ok=True)
+    shutil.copy(ROOT / "_toc.yml", checkout / "_toc.yml")
     profile = os.environ.get("SCHED_LABS_PROFILE", "tiny")
     done = run_book("build", "--root", str(checkout), "--profile", profile, data=checkout.parent / "data")
     assert done.returncode == 0, f"the book does not build:\n{done.stdout}\n{done.stderr}"

@@ -30,6 +30,8 @@ ROOMS = (
     {"figures"},
     {"claims"},
     {"kernels"},
+    {"gallery"},
+    {"claims_kernels"},
     {"widgets", "doctor", "cleanup", "book", "server"},
     {"cli"},
 )
