@@ -18,6 +18,7 @@ _WHERE = {
     "context_switch": ("sched_labs.experiments.context_switch", None),
     "warmup": ("sched_labs.experiments.warmup", None),
     "runqlat": ("sched_labs.experiments.runqlat", None),
+    "sleeper": ("sched_labs.experiments.sleeper", None),
     "machine": ("sched_labs.machine", None),
     "stats": ("sched_labs.stats", None),
     "figures": ("sched_labs.figures", None),

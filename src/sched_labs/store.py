@@ -80,16 +80,21 @@ def predictions() -> dict[str, dict[str, Any]]:
     return kept
 
 
-def save_prediction(question_id: str, value: float, unit: str) -> dict[str, Any]:
-    """Keep the reader's prediction; a later one for the same question replaces it.
-
-    Raises ParameterError for an id, value or unit that could not have come from a question of the book.
-    """
+def check_question(question_id: str) -> None:
+    """Raises ParameterError for what cannot be the name of a question."""
     if not _QUESTION.fullmatch(question_id):
         raise ParameterError(
             f"{question_id[:80]!r} is not the name of a question.",
             "Names are lower-case letters, digits, dots and dashes, at most 64.",
         )
+
+
+def save_prediction(question_id: str, value: float, unit: str) -> dict[str, Any]:
+    """Keep the reader's prediction; a later one for the same question replaces it.
+
+    Raises ParameterError for an id, value or unit that could not have come from a question of the book.
+    """
+    check_question(question_id)
     try:
         number = float(value)
     except (TypeError, ValueError):

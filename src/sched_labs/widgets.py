@@ -18,6 +18,7 @@ class Question:
     """A question that a notebook shows as a form.  `.kept` is the reader's answer so far, or None."""
 
     def __init__(self, question_id: str, question: str, unit: str, low: float, high: float) -> None:
+        store.check_question(question_id)
         if not 0 < low < high < math.inf:
             raise ParameterError(
                 f"A prediction cannot lie between {low} and {high}.",
