@@ -33,7 +33,7 @@ ROOMS = (
     {"gallery"},
     {"claims_kernels"},
     {"widgets", "doctor", "cleanup", "book", "server"},
-    {"cli"},
+    {"cli", "__main__"},
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 

@@ -70,11 +70,11 @@ def test_limits_on_a_page_are_those_that_were_given() -> None:
 
 def test_the_form_on_a_page_is_escaped() -> None:
     odd = 'a"><script>alert(1)</script>'
-    page = Page(predict(odd, odd, unit=odd, low=1, high=2).html())
+    page = Page(predict("direct.pipe", odd, unit=odd, low=1, high=2).html())
     assert [tag for tag, _ in page.tags] == ["form", "label", "input", "button", "output"]
     form = page.one("form")
-    assert form["data-question"] == odd and form["data-unit"] == odd
-    assert page.one("label")["for"] == page.one("input")["id"] == f"predict-{odd}"
+    assert form["data-question"] == "direct.pipe" and form["data-unit"] == odd
+    assert page.one("label")["for"] == page.one("input")["id"] == "predict-direct.pipe"
     assert odd in page.text
 
 
