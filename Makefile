@@ -1,6 +1,7 @@
 # make live    set up, measure the chapters on this machine, build the book and serve it, live
 # make book    the same without serving
 # make test    set up and run the whole test suite
+# make test-kernels   every kernel of the book, booted under QEMU (minutes)
 # make check   linters, types, C warnings
 # make bench   what measuring costs, against its peers
 # make clean   take away what was built (.venv and your own results stay)
@@ -20,7 +21,7 @@ BOOK := $(VENV)/bin/python -m sched_labs.book
 BOOK_OPTIONS := --profile $(PROFILE) $(if $(FRESH),--fresh)
 
 .DEFAULT_GOAL := help
-.PHONY: help live book test check bench clean system
+.PHONY: help live book test test-kernels check bench clean system
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -32,10 +33,13 @@ book: $(VENV)/installed
 	@$(BOOK) build $(BOOK_OPTIONS)
 
 # What only the tests need is installed for these alone.
-test check bench: SYSTEM_OPTIONS := --tests
+test test-kernels check bench: SYSTEM_OPTIONS := --tests
 
 test: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest $(TESTS)
+
+test-kernels: $(VENV)/installed-test
+	$(VENV)/bin/python -m pytest tests/kernels/gallery.py
 
 check: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .
