@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
@@ -56,11 +57,11 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Result:
         return warmup.sweep(profile="tiny", save=False, progress=False)
 
 
-def documented_columns(text: str | None, heading_indent: str = "    ") -> list[str]:
+def documented_columns(text: str | None) -> list[str]:
     """The names that begin the lines of a docstring's table; `x_ns, _lo_, _hi_` stands for three."""
     names: list[str] = []
-    for line in (text or "").splitlines():
-        found = re.match(rf"{heading_indent}((?:[a-z_0-9]+)(?:, [a-z_0-9]+)*)(?:  |$)", line)
+    for line in inspect.cleandoc(text or "").splitlines():  # from 3.13 on the compiler has cleaned it already
+        found = re.match(r"((?:[a-z_0-9]+)(?:, [a-z_0-9]+)*)(?:  |$)", line)
         if not found:
             continue
         first, *others = found[1].split(", ")
