@@ -75,8 +75,7 @@ def test_hogs_share_the_cpu_and_the_answer_says_how_it_was_timed(name: str) -> N
     answer = kernels.run(name, "sleeper_among_hogs", {"wakes": 200, "hogs": 2, "work_us": 0})
     assert len(answer.value["late_ns"]) == 200
     assert len(answer.value["hog_cpu_ns"]) == 2
-    # Each hog takes what it can get, the sleeper only what it asks for.
-    assert min(answer.value["hog_cpu_ns"]) > answer.value["sleeper_cpu_ns"]
+    assert sum(answer.value["hog_cpu_ns"]) > 10 * answer.value["sleeper_cpu_ns"]
     assert answer.timing in ("vm-kvm", "vm-emulated")
     levels = [level for level, _ in answer.notes]
     assert ("flag" in levels) == (answer.timing == "vm-emulated")
