@@ -18,6 +18,8 @@
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -137,14 +139,18 @@ static inline pid_t lab_fork(void)
     return child;
 }
 
-/* Sleeps in read() until standard input is closed; then the whole process group ends. */
-static inline void *lab_watch_stdin(void *unused)
+/* When standard input is closed, the kernel kills the whole process group (also when it brings another line).
+ * A thread that sleeps in read() would do as well, but it would make every workload multi-threaded,
+ * and the system calls of a multi-threaded process are dearer: the kernel counts references to its files. */
+static inline void lab_watch_stdin(void)
 {
-    char byte;
-    while (read(STDIN_FILENO, &byte, 1) == 1)
-        ;
-    kill(0, SIGKILL);
-    return unused;
+    struct pollfd input = {.fd = STDIN_FILENO};
+    int flags = fcntl(STDIN_FILENO, F_GETFL);
+    if (fcntl(STDIN_FILENO, F_SETOWN, -getpgrp()) || fcntl(STDIN_FILENO, F_SETSIG, SIGKILL) ||
+        fcntl(STDIN_FILENO, F_SETFL, flags | O_ASYNC))
+        lab_fail("cannot watch standard input");
+    if (poll(&input, 1, 0) == 1 && input.revents & POLLHUP) /* it was closed before we watched */
+        kill(0, SIGKILL);
 }
 
 /* The barrier: names the threads that do the work, then waits for a line on standard input. */
@@ -159,9 +165,7 @@ static inline void lab_barrier(const pid_t *tids, int count)
     while (byte != '\n')
         if (read(STDIN_FILENO, &byte, 1) != 1)
             kill(0, SIGKILL); /* whoever started us has gone */
-    pthread_t watcher;
-    if (pthread_create(&watcher, NULL, lab_watch_stdin, NULL))
-        lab_fail("cannot start a thread");
+    lab_watch_stdin();
 }
 
 /* Last thing in main(): every record is out.  Children are waited for, so that their CPU time is counted as ours. */
