@@ -47,7 +47,18 @@ def wait_until(true: Callable[[], bool], timeout_s: float = 15) -> bool:
 
 
 def group_is_gone(group: int) -> bool:
-    """No process of the group is left, other than ended ones that nobody has waited for."""
+    """No process of the group is left, other than ended ones that nobody has waited for.
+
+    Those that die with the workload (by PDEATHSIG) get a second to do so.
+    """
+    end = time.monotonic() + 1
+    while (left := members(group)) and time.monotonic() < end:
+        time.sleep(0.005)
+    return not left
+
+
+def members(group: int) -> list[int]:
+    found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -55,8 +66,8 @@ def group_is_gone(group: int) -> bool:
             except OSError:
                 continue
             if int(after_name[2]) == group and after_name[0] not in "ZX":
-                return False
-    return True
+                found.append(int(entry.name))
+    return found
 
 
 def children(pid: int) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from . import gallery, machine
-from .claims import _CLASS, FAILS, HOLDS, UNKNOWN, CannotTell, Verdict
+from .claims.base import _CLASS, FAILS, HOLDS, UNKNOWN, CannotTell, Verdict
 from .result import Result
 
 THIS = "this machine"

@@ -18,7 +18,6 @@
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -98,6 +97,32 @@ static inline void *lab_shared(size_t bytes)
     return memory;
 }
 
+/* The process that watches standard input; see lab_watch_stdin(). */
+static pid_t lab_watcher;
+
+/* Starts a process that sleeps until standard input is closed, and then ends the whole process group.
+ * A thread could do the same, but it would make every workload multi-threaded, and the system calls of a
+ * multi-threaded process are dearer: the kernel then counts who uses a file each time it is used. */
+static inline void lab_watch_stdin(void)
+{
+    pid_t parent = getpid();
+    lab_watcher = fork();
+    if (lab_watcher < 0)
+        lab_fail("cannot fork");
+    if (lab_watcher)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    close(STDOUT_FILENO); /* whoever reads our records must see their end */
+    close(STDERR_FILENO);
+    struct pollfd input = {.fd = STDIN_FILENO}; /* no events: poll() returns at a hang-up only */
+    while (poll(&input, 1, -1) < 0 && errno == EINTR)
+        ;
+    kill(0, SIGKILL);
+    _exit(1);
+}
+
 /* First thing in main().  The deadline ends the workload whatever it is doing. */
 static inline void lab_begin(unsigned deadline_s)
 {
@@ -105,6 +130,7 @@ static inline void lab_begin(unsigned deadline_s)
     if (getpgrp() != getpid())
         setpgid(0, 0); /* a process group of our own: ending it ends nobody else */
     alarm(deadline_s);
+    lab_watch_stdin();
     setvbuf(stdout, NULL, _IOFBF, 1 << 20); /* records leave in large pieces, not in the middle of a measurement */
 }
 
@@ -139,20 +165,6 @@ static inline pid_t lab_fork(void)
     return child;
 }
 
-/* When standard input is closed, the kernel kills the whole process group (also when it brings another line).
- * A thread that sleeps in read() would do as well, but it would make every workload multi-threaded,
- * and the system calls of a multi-threaded process are dearer: the kernel counts references to its files. */
-static inline void lab_watch_stdin(void)
-{
-    struct pollfd input = {.fd = STDIN_FILENO};
-    int flags = fcntl(STDIN_FILENO, F_GETFL);
-    if (fcntl(STDIN_FILENO, F_SETOWN, -getpgrp()) || fcntl(STDIN_FILENO, F_SETSIG, SIGKILL) ||
-        fcntl(STDIN_FILENO, F_SETFL, flags | O_ASYNC))
-        lab_fail("cannot watch standard input");
-    if (poll(&input, 1, 0) == 1 && input.revents & POLLHUP) /* it was closed before we watched */
-        kill(0, SIGKILL);
-}
-
 /* The barrier: names the threads that do the work, then waits for a line on standard input. */
 static inline void lab_barrier(const pid_t *tids, int count)
 {
@@ -165,7 +177,6 @@ static inline void lab_barrier(const pid_t *tids, int count)
     while (byte != '\n')
         if (read(STDIN_FILENO, &byte, 1) != 1)
             kill(0, SIGKILL); /* whoever started us has gone */
-    lab_watch_stdin();
 }
 
 /* Last thing in main(): every record is out.  Children are waited for, so that their CPU time is counted as ours. */
@@ -174,6 +185,8 @@ static inline int lab_done(void)
     puts("done");
     if (fflush(stdout))
         return 1;
+    signal(SIGCHLD, SIG_DFL);
+    kill(lab_watcher, SIGKILL);
     while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
         ;
     return 0;

@@ -1,0 +1,118 @@
+"""What people say about the scheduler, each sentence judged on the reader's own run.
+
+A verdict is one of three: *holds here*, *does not hold here*, *cannot tell here*; always with the reason, in
+numbers of this run.  The sentences are the literature's, not ours: many are wrong somewhere, and that is why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from html import escape
+
+import pandas as pd
+
+from ..errors import ParameterError
+from ..result import Result
+
+HOLDS, FAILS, UNKNOWN = "holds here", "does not hold here", "cannot tell here"
+_CLASS = {HOLDS: "holds", FAILS: "fails", UNKNOWN: "unknown"}
+
+# Sources that more than one chapter judges.
+WEB_COURSE = "a web course on context switches (000), no reference given"
+ONE_VM = "what one cloud virtual machine showed (its table has 'several times')"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a claim fares on one run."""
+
+    outcome: str
+    reason: str
+
+
+class CannotTell(Exception):
+    """Raised by a check that lacks what it needs; its text is the reason."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence, where it was said, the kind of result that can test it, and the check on its summary.
+
+    The check uses intervals, so that noise ends in *cannot tell here*; a run that is flagged for what went on
+    around it is judged all the same, and the verdict says that it is flagged.
+    """
+
+    id: str
+    text: str
+    source: str
+    kind: str
+    test: Callable[[pd.DataFrame], Verdict]
+
+    def check(self, result: Result) -> Verdict:
+        """Judge the claim on a run.  Raises ParameterError for a result of another kind."""
+        if result.kind != self.kind:
+            raise ParameterError(
+                f"The claim {self.id} is about {self.kind}, not {result.kind}.",
+                "Give it a result of that kind.",
+            )
+        try:
+            verdict = self.test(result.summary())
+            return Verdict(
+                verdict.outcome, verdict.reason + (" (This run is flagged.)" if result.flags else "")
+            )
+        except CannotTell as reason:
+            return Verdict(UNKNOWN, str(reason))
+
+
+def ns(value: float) -> str:
+    """1234 -> "1.23 µs"."""
+    for unit, size in (("ms", 1e6), ("µs", 1e3)):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.0f} ns"
+
+
+def size(value: float) -> str:
+    """262144 -> "256 KiB"."""
+    return f"{value / 1048576:.3g} MiB" if value >= 1048576 else f"{value / 1024:.3g} KiB"
+
+
+def yes(true: bool, reason: str) -> Verdict:
+    """Holds, or does not."""
+    return Verdict(HOLDS if true else FAILS, reason)
+
+
+class Judgement:
+    """Claims with their verdicts on one run.  Shows itself as a table."""
+
+    def __init__(self, verdicts: list[tuple[Claim, Verdict]]) -> None:
+        self._verdicts = verdicts
+
+    def __iter__(self) -> Iterator[tuple[Claim, Verdict]]:
+        return iter(self._verdicts)
+
+    def table(self) -> pd.DataFrame:
+        """claim, outcome, reason, source, id: one row per claim."""
+        return pd.DataFrame(
+            [
+                {"claim": c.text, "outcome": v.outcome, "reason": v.reason, "source": c.source, "id": c.id}
+                for c, v in self
+            ],
+            columns=["claim", "outcome", "reason", "source", "id"],
+        )
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{v.outcome:>19}  {c.text}  {v.reason}" for c, v in self)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><td>{escape(c.text)}<span class="source">{escape(c.source)}</span></td>'
+            f'<td><span class="verdict {_CLASS[v.outcome]}">{v.outcome}</span></td>'
+            f"<td>{escape(v.reason)}</td></tr>"
+            for c, v in self
+        )
+        return (
+            '<table class="sl-claims"><thead><tr><th scope="col">People say</th><th scope="col">This run</th>'
+            f'<th scope="col">Because</th></tr></thead><tbody>{rows}</tbody></table>'
+        )

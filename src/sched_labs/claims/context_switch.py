@@ -1,0 +1,112 @@
+"""Claims about the direct cost of a switch, judged on the ping-pong matrix."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from .base import FAILS, HOLDS, ONE_VM, WEB_COURSE, CannotTell, Claim, Verdict, ns, yes
+
+
+def _cell(table: pd.DataFrame, mechanism: str, between: str, place: str) -> pd.Series:
+    """One cell of the matrix whose counted switches can be trusted."""
+    found = table[(table.mechanism == mechanism) & (table.between == between) & (table.placement == place)]
+    where = f"{mechanism} between {between}, {place.replace('_', ' ')}"
+    if found.empty:
+        raise CannotTell(f"This run did not measure {where}.")
+    cell = found.iloc[0]
+    if cell.flagged:
+        raise CannotTell(
+            f"{where}: the kernel counted {cell.switches_per_round_trip:.2f} switches a round trip, not "
+            f"{cell.expected_switches_per_round_trip:.0f}."
+        )
+    return cell
+
+
+def _direct_1_to_5_us(table: pd.DataFrame) -> Verdict:
+    cell = _cell(table, "pipe", "threads", "same_cpu")
+    reason = f"{ns(cell.net_per_switch_ns)} a switch, interval {ns(cell.net_lo_ns)} to {ns(cell.net_hi_ns)}."
+    if cell.net_lo_ns >= 1000 and cell.net_hi_ns <= 5000:
+        return Verdict(HOLDS, reason)
+    if cell.net_hi_ns < 1000 or cell.net_lo_ns > 5000:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans a limit: {reason}")
+
+
+def _other_cpu_dearer(table: pd.DataFrame) -> Verdict:
+    near, far = _cell(table, "pipe", "threads", "same_cpu"), _cell(table, "pipe", "threads", "other_cpu")
+    if not near.net_lo_ns > 0:
+        raise CannotTell(
+            f"On one CPU a switch costs {ns(near.net_per_switch_ns)}, but its interval starts at "
+            f"{ns(near.net_lo_ns)}: it bounds no ratio."
+        )
+    ratio = far.net_per_switch_ns / near.net_per_switch_ns
+    least, most = far.net_lo_ns / near.net_hi_ns, far.net_hi_ns / near.net_lo_ns
+    reason = (
+        f"{ns(far.net_per_switch_ns)} to the other CPU against {ns(near.net_per_switch_ns)} on one: "
+        f"{ratio:.1f} times (interval {least:.1f} to {most:.1f})."
+    )
+    if least >= 3:
+        return Verdict(HOLDS, reason)
+    if most < 3:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans three times: {reason}")
+
+
+def _two_switches(table: pd.DataFrame) -> Verdict:
+    near = table[(table.placement == "same_cpu") & table.mechanism.isin(["pipe", "condvar"])]
+    if set(near.mechanism) != {"pipe", "condvar"}:
+        raise CannotTell("This run did not measure pipe and condition variable on one CPU.")
+    counts = near.groupby("mechanism").switches_per_round_trip.median()
+    reason = f"counted a round trip: pipe {counts['pipe']:.2f}, condition variable {counts['condvar']:.2f}."
+    return yes(bool((abs(near.switches_per_round_trip / 2 - 1) <= 0.02).all()), reason)
+
+
+def _threads_cheaper(table: pd.DataFrame) -> Verdict:
+    found = []
+    for mechanism in ("pipe", "eventfd", "futex"):
+        thread = _cell(table, mechanism, "threads", "same_cpu")
+        process = _cell(table, mechanism, "processes", "same_cpu")
+        apart = thread.net_hi_ns < process.net_lo_ns, process.net_hi_ns < thread.net_lo_ns
+        found.append((apart, f"{mechanism} {1 - thread.net_per_switch_ns / process.net_per_switch_ns:+.0%}"))
+    reason = "threads cheaper than processes by: " + ", ".join(text for _, text in found) + "."
+    if all(below for (below, _), _ in found):
+        return Verdict(HOLDS, reason)
+    if any(above for (_, above), _ in found):
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap for at least one mechanism; {reason}")
+
+
+def _yield_like_blocking(table: pd.DataFrame) -> Verdict:
+    yielding = table[(table.mechanism == "yield") & (table.placement == "same_cpu")]
+    piping = table[(table.mechanism == "pipe") & (table.placement == "same_cpu")]
+    if yielding.empty or piping.empty or not (yielding.switches_per_round_trip > 0.1).any():
+        raise CannotTell("This run has no switches by sched_yield on one CPU.")
+    a, b = yielding.voluntary_share.median(), piping.voluntary_share.median()
+    return yes(a > 0.1, f"voluntary: {a:.0%} of the switches by sched_yield, {b:.0%} of those by pipe.")
+
+
+def _yield_across(table: pd.DataFrame) -> Verdict:
+    apart = table[(table.mechanism == "yield") & (table.placement == "other_cpu")]
+    if apart.empty:
+        raise CannotTell("This run did not measure sched_yield across CPUs.")
+    counted = apart.switches_per_round_trip.median()
+    return yes(
+        counted >= 1.96, f"The kernel counted {counted:.2f} switches a round trip where 2 are assumed."
+    )
+
+
+CLAIMS = [
+    Claim("000-007", "A switch costs between 1 and 5 µs directly.", WEB_COURSE, "context_switch.matrix",
+          _direct_1_to_5_us),
+    Claim("003-009", "A hand-over to another CPU takes at least three times as long as one on the same CPU.",
+          ONE_VM, "context_switch.matrix", _other_cpu_dearer),
+    Claim("003-007", "Ping-pong by pipe or by condition variable makes exactly two switches a round trip.",
+          "assumed by benchmarks that divide by two", "context_switch.matrix",
+          _two_switches),
+    Claim("004-025", "Switching between threads is cheaper than switching between processes.",
+          "a collection of switch benchmarks (004)", "context_switch.matrix", _threads_cheaper),
+    Claim("000-059", "sched_yield switches the way a blocking read does.", WEB_COURSE,
+          "context_switch.matrix", _yield_like_blocking),
+    Claim("004-015", "Two threads that call sched_yield on different CPUs measure a thread switch.",
+          "timetctxsw2 in tsuna/contextswitch, as quoted in (004)", "context_switch.matrix", _yield_across),
+]  # fmt: skip

@@ -1,0 +1,126 @@
+"""Claims about the indirect cost of a switch, judged on the warm-up sweep."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
+
+
+def _seen(table: pd.DataFrame, access: str = "random") -> pd.DataFrame:
+    found = table[(table.access == access) & table.seen & (table.extra_ns > 0)]
+    if found.empty:
+        raise CannotTell(f"No warm-up stands clear of the noise floor with {access} access.")
+    return found
+
+
+def _peak(table: pd.DataFrame) -> pd.Series:
+    """The row with the largest warm-up."""
+    return table.sort_values("extra_ns").iloc[-1]
+
+
+def _constant(table: pd.DataFrame) -> Verdict:
+    found = _seen(table)
+    if len(found) < 2:
+        raise CannotTell("Two working sets with a warm-up that can be seen are needed.")
+    least, most = found.sort_values("extra_ns").iloc[0], _peak(found)
+    reason = (
+        f"{ns(least.extra_ns)} at {size(least.working_set_bytes)}, "
+        f"{ns(most.extra_ns)} at {size(most.working_set_bytes)}."
+    )
+    # "The same" is taken as within a factor of two.
+    if most.extra_hi_ns <= 2 * least.extra_lo_ns:
+        return Verdict(HOLDS, reason)
+    if most.extra_lo_ns > 2 * least.extra_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span a factor of two: {reason}")
+
+
+def _ten_to_hundred(table: pd.DataFrame) -> Verdict:
+    whole = table[table.access == "random"]
+    if whole.empty or not (whole.direct_ns > 0).all():
+        raise CannotTell("This run has no random walk with a direct cost beside it.")
+    ratio = (whole.extra_ns.clip(lower=0) / whole.direct_ns).where(whole.seen, 0.0)
+    inside = ratio.between(10, 100)
+    # What stayed unseen is below 10 times only where 10 times would have been seen.
+    hidden = ~whole.seen & (whole[["extra_hi_ns", "floor_ns"]].max(axis=1) >= 10 * whole.direct_ns)
+    reason = (
+        f"from {ratio.min():.2g} to {ratio.max():.2g} times; between 10 and 100 at {inside.sum()} of "
+        f"{len(whole)} working sets."
+    )
+    low, high = whole.extra_lo_ns / whole.direct_ns, whole.extra_hi_ns / whole.direct_ns
+    if inside.all() and (low >= 10).all() and (high <= 100).all():
+        return Verdict(HOLDS, reason)
+    outside = ~hidden & (~whole.seen | (high < 10) | (low > 100))
+    if outside.any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The noise hides what would decide: {reason}")
+
+
+def _sequential_shows_it(table: pd.DataFrame) -> Verdict:
+    both = _seen(table).merge(
+        table[table.access == "sequential"],
+        on=["working_set_bytes", "partner_bytes"],
+        suffixes=("", "_sequential"),
+    )
+    if both.empty:
+        raise CannotTell("This run did not walk the same working sets in both orders.")
+    peak = _peak(both)
+    reason = (
+        f"at {size(peak.working_set_bytes)}: {ns(peak.extra_ns)} in random order, "
+        f"{ns(peak.extra_ns_sequential)} in sequential order."
+    )
+    if peak.extra_lo_ns_sequential >= 0.5 * peak.extra_hi_ns:
+        return Verdict(HOLDS, reason)
+    if peak.extra_hi_ns_sequential < 0.5 * peak.extra_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span one half: {reason}")
+
+
+def _grows_for_ever(table: pd.DataFrame) -> Verdict:
+    found = table[table.access == "random"].sort_values("working_set_bytes")
+    if len(found) < 3:
+        raise CannotTell("Three working sets are needed to see a bend.")
+    peak, last = _peak(found), found.iloc[-1]
+    if peak.working_set_bytes == last.working_set_bytes:
+        raise CannotTell(
+            f"The largest set measured, {size(last.working_set_bytes)}, still has the largest warm-up."
+        )
+    reason = (
+        f"{ns(peak.extra_ns)} at {size(peak.working_set_bytes)}, {ns(last.extra_ns)} at "
+        f"{size(last.working_set_bytes)}" + ("." if last.seen else ", inside the noise floor.")
+    )
+    if last.extra_hi_ns < peak.extra_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _kernel_evicts(table: pd.DataFrame) -> Verdict:
+    found = _seen(table)
+    peak = _peak(found)
+    if pd.isna(peak.kernel_extra_ns):
+        raise CannotTell("This run has no switches to a partner that touches nothing.")
+    reason = (
+        f"at {size(peak.working_set_bytes)} a switch to an idle partner adds {ns(peak.kernel_extra_ns)}, "
+        f"one to a busy partner {ns(peak.extra_ns)}."
+    )
+    if peak.kernel_extra_ns >= 0.5 * peak.extra_hi_ns:
+        return Verdict(HOLDS, reason)
+    if peak.kernel_extra_ns < 0.5 * peak.extra_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval does not tell them apart: {reason}")
+
+
+CLAIMS = [
+    Claim("000-005", "Every switch costs the same in cold caches, whatever the working set.", WEB_COURSE,
+          "warmup.sweep", _constant),
+    Claim("000-008", "The indirect cost is 10 to 100 times the direct cost.", WEB_COURSE, "warmup.sweep",
+          _ten_to_hundred),
+    Claim("lat_ctx", "Summing an array in order shows what a switch does to the cache (at least half of it).",
+          "the method of lmbench's lat_ctx", "warmup.sweep", _sequential_shows_it),
+    Claim("larger", "The larger the working set, the more a switch costs.",
+          "what the left half of the curve suggests", "warmup.sweep",
+          _grows_for_ever),
+    Claim("000-028", "After a switch nothing of the thread's data is left in its near cache.", WEB_COURSE,
+          "warmup.sweep", _kernel_evicts),
+]  # fmt: skip
