@@ -330,7 +330,7 @@ def test_leaving_the_context_ends_it_whatever_it_was_doing() -> None:
         workloads.start("pingpong", [*LONG, "--between", "processes"]) as pingpong,
     ):
         pingpong.go()
-        assert len(children(pingpong.pid)) == 1
+        assert len(children(pingpong.pid)) == 2  # the partner, and the watcher of stdin
         raise KeyboardInterrupt
     assert wait_until(lambda: group_is_gone(pingpong.pid))
     pingpong.end()  # harmless a second time
