@@ -4,6 +4,7 @@
 # make test-kernels   every kernel of the book, booted under QEMU (minutes)
 # make check   linters, types, C warnings
 # make bench   what measuring costs, against its peers
+# make bench-book   how long `make book` takes from a fresh clone (minutes)
 # make clean   take away what was built (.venv and your own results stay)
 #
 # PROFILE=full   measure longer and finer (default: quick)
@@ -21,7 +22,7 @@ BOOK := $(VENV)/bin/python -m sched_labs.book
 BOOK_OPTIONS := --profile $(PROFILE) $(if $(FRESH),--fresh)
 
 .DEFAULT_GOAL := help
-.PHONY: help live book test test-kernels check bench clean system
+.PHONY: help live book test test-kernels check bench bench-book clean system
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -33,7 +34,7 @@ book: $(VENV)/installed
 	@$(BOOK) build $(BOOK_OPTIONS)
 
 # What only the tests need is installed for these alone.
-test test-kernels check bench: SYSTEM_OPTIONS := --tests
+test test-kernels check bench bench-book: SYSTEM_OPTIONS := --tests
 
 test: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest $(TESTS)
@@ -51,6 +52,9 @@ check: $(VENV)/installed-test
 
 bench: $(VENV)/installed-test
 	$(VENV)/bin/python benchmarks/run.py
+
+bench-book: $(VENV)/installed-test
+	$(VENV)/bin/python benchmarks/book.py
 
 clean:
 	@if [ -x $(VENV)/bin/sched-labs ]; then $(VENV)/bin/sched-labs clean; fi

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from sched_labs import lock
+
 ROOT = Path(__file__).resolve().parents[1]
 _FLAGS = (
     "--no-sandbox",  # as root Chromium has none
@@ -35,6 +37,18 @@ def browser() -> Iterator[Any]:
         chromium = playwright.chromium.launch(executable_path=found, args=list(_FLAGS))
         yield chromium
         chromium.close()
+
+
+@pytest.fixture
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine lock of this test's own: whatever else is measuring, the test need not wait.
+
+    For tests that time how a run ends, and for runs whose numbers nobody looks at.
+    """
+    place = tmp_path / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (place,))
 
 
 def run_book(*arguments: str, data: Path, timeout: float = 900) -> subprocess.CompletedProcess[str]:

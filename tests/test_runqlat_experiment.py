@@ -168,7 +168,7 @@ def test_a_worker_alone_need_not_wait(no_bpf: None) -> None:
     assert result.summary().columns[0] == "instrument"
 
 
-def test_ctrl_c_keeps_what_was_seen(no_bpf: None) -> None:
+def test_ctrl_c_keeps_what_was_seen(no_bpf: None, own_lock: None) -> None:
     before = children()
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     result = measure(duration_s=60.0)
