@@ -6,6 +6,8 @@
 #   scripts/provision.sh --check    say what is missing, change nothing
 #   scripts/provision.sh --remove   take away again what this script brought, and only that
 #   scripts/provision.sh --user NAME   who may start the privileged helper (default: who runs this)
+#   scripts/provision.sh --vm PORT  make this machine the reader's virtual machine, whose host forwards PORT;
+#                                   only for a machine that is there for nothing else (see scripts/vm.sh)
 #
 # `make`, the continuous integration and the reader's virtual machine all use this one script.  It brings
 #   - system packages: a C compiler, Python's venv, BCC; their names are kept in /var/lib/sched-labs/packages;
@@ -27,7 +29,7 @@ rule_file=/etc/sudoers.d/sched-labs
 state_folder=/var/lib/sched-labs
 package_list=$state_folder/packages
 
-action=install tests=no user=
+action=install tests=no user='' vm=''
 original=("$@")
 
 usage() {
@@ -44,6 +46,11 @@ while [ $# -gt 0 ]; do
             user=$2
             shift
             ;;
+        --vm)
+            [[ ${2:-} =~ ^[0-9]{2,5}$ ]] || { echo "--vm needs the host's port" >&2; exit 2; }
+            vm=$2 user=reader
+            shift
+            ;;
         -h | --help) usage; exit 0 ;;
         *) echo "$1: unknown option" >&2; usage >&2; exit 2 ;;
     esac
@@ -56,6 +63,10 @@ is_root() { [ "$(id -u)" -eq 0 ]; }
 
 # ---- who may start the helper -----------------------------------------------------------------------------
 
+if [ -n "$vm" ]; then
+    is_root || { echo "--vm needs root" >&2; exit 2; }
+    id -u reader >/dev/null 2>&1 || useradd --create-home --shell /bin/bash reader
+fi
 # Root needs no rule; `user` stays empty then.
 if [ -z "$user" ]; then
     if is_root; then user=${SUDO_USER:-}; else user=$(id -un); fi
@@ -368,6 +379,9 @@ remove_all() {
 log=
 case $action in
     check) if report_missing; then say "Everything is in place."; else exit 3; fi ;;
-    install) install_all ;;
+    install)
+        install_all || [ -n "$vm" ] || exit # the machine is set up with what is there
+        if [ -n "$vm" ]; then exec bash "$here/vm.sh" "$vm"; fi
+        ;;
     remove) remove_all ;;
 esac

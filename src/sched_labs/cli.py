@@ -69,6 +69,12 @@ def _parser() -> argparse.ArgumentParser:
     clean.add_argument("--all", action="store_true", help="also end what is being measured now")
     clean.set_defaults(handler=_clean)
 
+    url = commands.add_parser("url", help="where the book's virtual machine serves it")
+    url.add_argument(
+        "--forwarded", type=int, metavar="PORT", help="its host's port; makes the key if need be"
+    )
+    url.set_defaults(handler=_url)
+
     from .kernels import cli as kernels
 
     kernels.add_parser(commands)
@@ -90,6 +96,12 @@ def _list(options: argparse.Namespace) -> None:
     for name in experiments.names():
         about = (experiments.find(name).__doc__ or "").strip().partition("\n")[0]
         print(f"{name:<24} {about}")
+
+
+def _url(options: argparse.Namespace) -> None:
+    from .server import serve
+
+    print(serve.address(options.forwarded))
 
 
 def _parameters(words: list[str]) -> dict[str, Any]:

@@ -28,7 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1 if failures else 0
         from ..server import serve
 
-        serve.run(book.html, notebooks=book.root / "notebooks", port=options.port, browser=options.browser)
+        serve.run(
+            book.html,
+            notebooks=book.root / "notebooks",
+            port=options.port,
+            browser=options.browser,
+            forwarded=options.forwarded,
+        )
     except SchedLabError as error:
         terminal.say(f"sched-labs: {error}")
         return 1
@@ -97,6 +103,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, help="the checkout (default: the one this was installed from)")
     parser.add_argument(
         "--port", type=int, default=8888, help="port on 127.0.0.1; the next free one where it is taken"
+    )
+    parser.add_argument(
+        "--forwarded",
+        type=int,
+        metavar="PORT",
+        help="this is a virtual machine: listen where its host's PORT is forwarded to, and keep one key",
     )
     parser.add_argument(
         "--browser",

@@ -146,7 +146,7 @@ def load(server: Any) -> None:
 def _announce(server: Any) -> None:
     token = server.identity_provider.token
     key = f"?token={token}" if token else ""
-    where = f"http://{server.ip}:{server.port}{server.base_url}"
+    where = (server.custom_display_url or f"http://{server.ip}:{server.port}") + server.base_url
     print(
         f"\n  The book:    {where}book/{key}\n"
         f"  JupyterLab:  {where}lab{key}\n\n"

@@ -1,9 +1,15 @@
-"""Start one Jupyter server on 127.0.0.1 with the book, JupyterLab and the chapters."""
+"""Start one Jupyter server with the book, JupyterLab and the chapters.
+
+It listens on 127.0.0.1, and each start has a token of its own.  In the reader's virtual machine (`forwarded`)
+it listens on the address at which the host's forwarded port arrives, and keeps one token, so that the address
+in the host's browser stays good.  `address()` tells it, as `sched-labs url` does.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
+import socket
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -15,10 +21,13 @@ from . import desk
 _SETTINGS = Path(__file__).with_name("lab-settings")
 
 
-def run(html: Path, *, notebooks: Path, port: int = 8888, browser: bool = False) -> NoReturn:
+def run(
+    html: Path, *, notebooks: Path, port: int = 8888, browser: bool = False, forwarded: int | None = None
+) -> NoReturn:
     """Serve until Ctrl-C, then end this process.
 
     `html` holds the finished pages, `notebooks` the book's chapters, of which the reader gets copies.
+    `forwarded`: this is a virtual machine, and the reader's browser comes through this port of its host.
     """
     if not (html / "index.html").is_file():
         raise SchedLabError("There are no pages to serve yet.", "Build them with `make book`.")
@@ -32,17 +41,71 @@ def run(html: Path, *, notebooks: Path, port: int = 8888, browser: bool = False)
     from jupyterlab.labapp import LabApp
 
     # Started in this process, so that the token stands in no list of processes.
-    LabApp.launch_instance(arguments(html, own, port=port, browser=browser, token=secrets.token_hex(24)))
+    if forwarded is None:
+        given = arguments(html, own, port=port, browser=browser, token=secrets.token_hex(24))
+    else:
+        token = address(forwarded).rpartition("=")[2]
+        given = arguments(html, own, port=port, browser=False, token=token, ip=_arrival())
+        given += [
+            "--ServerApp.port_retries=0",  # another port is not forwarded
+            # Only under the name localhost: a site whose name was bent to this machine gets nothing.
+            "--ServerApp.allow_remote_access=False",
+            f"--ServerApp.custom_display_url=http://localhost:{forwarded}",
+        ]
+    LabApp.launch_instance(given)
     # The server is down, but a worker thread that it left asleep would keep this process for good. A kernel
     # that was just being started ends with its parent.
     sys.stdout.flush()
     os._exit(0)
 
 
-def arguments(html: Path, own: Path, *, port: int, browser: bool, token: str) -> list[str]:
+def address(forwarded: int | None = None) -> str:
+    """Where the book is found from the virtual machine's host, with its key.
+
+    `forwarded` names the host's port; the key is made when there is none yet, and stays.
+    Raises SchedLabError where none is kept and no port is named.
+    """
+    file = store.data_folder() / ".jupyter" / "address"
+    kept = file.read_text(encoding="ascii").strip() if file.is_file() else ""
+    if forwarded is None and not kept:
+        raise SchedLabError(
+            "No address is kept here: only the book's own virtual machine keeps one.",
+            "`make live` prints its address when it starts.",
+        )
+    if forwarded is None:
+        return kept
+    key = kept.rpartition("=")[2] or secrets.token_hex(24)
+    named = f"http://localhost:{forwarded}/book/?token={key}"
+    if named != kept:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as private:
+            private.write(named + "\n")
+    return named
+
+
+def _arrival() -> str:
+    """The address that connections through the host's forwarded port arrive at: that of the default route.
+
+    A virtual machine's first network card is behind the host's NAT.  Nothing is sent for this.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # an address kept for documentation
+        except OSError as error:
+            raise SchedLabError(
+                "This machine has no network route, so no forwarded port can arrive.",
+                "Start the virtual machine with its first network card on NAT.",
+            ) from error
+        return str(probe.getsockname()[0])
+
+
+def arguments(
+    html: Path, own: Path, *, port: int, browser: bool, token: str, ip: str = "127.0.0.1"
+) -> list[str]:
     """Return JupyterLab's command line."""
     given = [
-        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.ip={ip}",
         f"--ServerApp.port={port}",
         f"--IdentityProvider.token={token}",
         f"--ServerApp.root_dir={own}",
