@@ -177,4 +177,22 @@ def test_a_column_for_each_kernel(here: Result) -> None:
     assert table["002-082", "6.12"] == claims_kernels.HOLDS
     assert table["002-105", "6.1"] == claims_kernels.UNKNOWN
     assert table["002-105", "7.2"] == claims_kernels.FAILS
+    assert (
+        table["000-109", "5.10"] == claims_kernels.HOLDS and table["000-109", "6.12"] == claims_kernels.FAILS
+    )
+    # A knob that moved from sysctl to debugfs in 5.13, and what replaced rt_runtime in 6.12.
+    assert [table["002-009", name] for name in ("5.10", "6.1")] == [
+        claims_kernels.HOLDS,
+        claims_kernels.FAILS,
+    ]
+    assert [table["002-045", name] for name in ("6.1", "6.12")] == [
+        claims_kernels.HOLDS,
+        claims_kernels.FAILS,
+    ]
+    assert [table["002-096", name] for name in ("5.10", "6.1")] == [
+        claims_kernels.HOLDS,
+        claims_kernels.FAILS,
+    ]
+    assert {table["002-091", name] for name in gallery.GALLERY} == {claims_kernels.HOLDS}
+    assert table["002-091", claims_kernels.THIS] == claims_kernels.UNKNOWN
     assert judged._repr_html_().count("<tr>") == len(claims_kernels.CLAIMS) + 1

@@ -6,7 +6,7 @@ Per kernel there is the recorded run of the sleeper among hogs, and what the ker
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -25,11 +25,14 @@ class Evidence:
     """What is known of one kernel: what it told of itself, its run, and the run of CFS to compare it with.
 
     Both runs are of sleeper.among_hogs; only runs on the same clock are compared.
+    `sources` says where each fact was read; `quota` is the row of `gallery.throttling()`, where there is one.
     """
 
     facts: Mapping[str, Any]
     sleeper: Result
     cfs: Result | None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    quota: Mapping[Any, Any] | None = None
 
     def fact(self, key: str) -> Any:
         value = self.facts.get(key)
@@ -123,7 +126,61 @@ def _slice_is_tick(known: Evidence) -> Verdict:
     )
 
 
+def _is_cfs(known: Evidence) -> Verdict:
+    return _verdict(not known.eevdf, f"It has {known.fact('kernel.scheduler')}.")
+
+
+def _sysctls(known: Evidence, names: tuple[str, ...]) -> Verdict:
+    there = {name: known.sources.get(f"tunable.{name}", "") for name in names}
+    there = {name: place for name, place in there.items() if known.facts.get(f"tunable.{name}") is not None}
+    sysctls = [name for name, place in there.items() if place.startswith("/proc/sys/")]
+    elsewhere = [place for place in there.values() if not place.startswith("/proc/sys/")]
+    if len(sysctls) == len(names):
+        return Verdict(HOLDS, f"It has {', '.join(sysctls)} there.")
+    said = f"Only {' and '.join(sysctls)}." if sysctls else "Not there."
+    return Verdict(FAILS, said + (f" Instead: {elsewhere[0]}." if elsewhere else ""))
+
+
+def _fair_sysctls(known: Evidence) -> Verdict:
+    return _sysctls(known, ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns"))
+
+
+def _migration_sysctl(known: Evidence) -> Verdict:
+    return _sysctls(known, ("migration_cost_ns",))
+
+
+def _child_first(known: Evidence) -> Verdict:
+    return _sysctls(known, ("child_runs_first", "nr_migrate"))
+
+
+def _rt_runtime(known: Evidence) -> Verdict:
+    server = known.facts.get("tunable.fair_server_runtime_ns")
+    if server:
+        period = known.fact("tunable.fair_server_period_ns")
+        return Verdict(FAILS, f"Here the fair server does it: {server / period:.0%} of each CPU.")
+    if known.eevdf and known.facts.get("kernel.debugfs") is not True:
+        raise CannotTell("The kernel's list of servers (debugfs) is closed.")
+    runtime, period = known.fact("tunable.rt_runtime_us"), known.fact("tunable.rt_period_us")
+    return Verdict(HOLDS, f"There is no fair server; real-time threads may have {runtime / period:.0%}.")
+
+
+def _no_burst(known: Evidence) -> Verdict:
+    if known.quota is None:
+        raise CannotTell("No quota was set on this kernel for this table.")
+    counted = bool(known.quota["burst_counted"])
+    return _verdict(not counted, f"cpu.stat {'counts' if counted else 'does not count'} bursts.")
+
+
+def _throttles_all(known: Evidence) -> Verdict:
+    if known.quota is None:
+        raise CannotTell("No quota was set on this kernel for this table.")
+    runtime, period = (1000 * int(word) for word in str(known.quota["quota"]).split())
+    late = known.quota["late_max_virtual_ns"]
+    return _verdict(late > (period - runtime) / 2, f"It was late by up to {late:,.0f} virtual ns.")
+
+
 CLAIMS = [
+    KernelClaim("000-109", "The fair scheduler is CFS.", "a web course on context switches (000)", _is_cfs),
     KernelClaim("002-082", "A light sleeper that wakes among hogs mostly has to wait.", WAKEUP_ARTICLE,
                 _must_wait),
     KernelClaim("002-016", "A thread that wakes waits for one time slice at most.", WAKEUP_ARTICLE,
@@ -134,6 +191,17 @@ CLAIMS = [
                 WAKEUP_ARTICLE, _old_knobs),
     KernelClaim("004-005", "A time slice is 1/HZ.", "a collection of switch benchmarks (004)",
                 _slice_is_tick),
+    KernelClaim("002-111", "sysctl shows CFS's tunables: sched_latency_ns and the two granularities.",
+                WAKEUP_ARTICLE, _fair_sysctls),
+    KernelClaim("002-009", "The migration cost is set in /proc/sys/kernel/sched_migration_cost_ns.",
+                WAKEUP_ARTICLE, _migration_sysctl),
+    KernelClaim("004-012", "sched_child_runs_first and sched_nr_migrate are sysctls.",
+                "a collection of switch benchmarks (004)", _child_first),
+    KernelClaim("002-045", "All that holds back an endless SCHED_FIFO loop is sched_rt_runtime_us.",
+                "the usual advice on real-time policies", _rt_runtime),
+    KernelClaim("002-096", "A quota cannot absorb a burst.", WAKEUP_ARTICLE, _no_burst),
+    KernelClaim("002-091", "A group at its quota makes its light threads wait for most of a period's rest.",
+                WAKEUP_ARTICLE, _throttles_all),
 ]  # fmt: skip
 
 
@@ -179,20 +247,23 @@ class KernelJudgement:
         )
 
 
+def _evidence(
+    told: Mapping[str, Any], run: Result, cfs: Result | None, quota: Mapping[Any, Any] | None
+) -> Evidence:
+    values = {key: fact["value"] for key, fact in told.items()}
+    return Evidence(values, run, cfs, {key: fact.get("source", "") for key, fact in told.items()}, quota)
+
+
 def per_kernel(here: Result | None = None) -> KernelJudgement:
     """Judge the claims on each recorded kernel and, where a run of it is given, on this machine."""
-    surveys = {
-        answer["kernel"]: {key: fact["value"] for key, fact in answer["value"]["facts"].items()}
-        for answer in gallery.answers("survey")
-    }
     runs = {str(run.parameters["kernel"]): run for run in gallery.sleepers()}
-    cfs = [run for name, run in runs.items() if surveys.get(name, {}).get("kernel.scheduler") == "CFS"]
+    told = {answer["kernel"]: answer["value"]["facts"] for answer in gallery.answers("survey")}
+    cfs = [run for name, run in runs.items() if told[name]["kernel.scheduler"]["value"] == "CFS"]
+    quotas = {row["kernel"]: row for row in gallery.throttling().to_dict("records")}
     found = {
-        name: Evidence(surveys[name], run, cfs[-1] if cfs else None)
+        name: _evidence(told[name], run, cfs[-1] if cfs else None, quotas.get(name))
         for name, run in runs.items()
-        if name in surveys
     }
     if here is not None:
-        facts = {key: fact["value"] for key, fact in machine.survey().to_json()["facts"].items()}
-        found[THIS] = Evidence(facts, here, None)
+        found[THIS] = _evidence(machine.survey().to_json()["facts"], here, None, None)
     return KernelJudgement({name: [(c, c.check(known)) for c in CLAIMS] for name, known in found.items()})
