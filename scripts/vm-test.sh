@@ -20,6 +20,7 @@ done
 
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/sched-labs-vm.XXXXXX")
 root=$work/root guest=
+# shellcheck disable=SC2317 # called by the trap
 leave() {
     [ -z "$guest" ] || kill "$guest" 2>/dev/null || true
     for mounted in dev proc sys; do umount -l "$root/$mounted" 2>/dev/null || true; done
@@ -44,7 +45,7 @@ cp /etc/resolv.conf "$root/etc/"
 cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 cp /etc/pip.conf "$root/etc/" 2>/dev/null || true
 mkdir "$root/vagrant"
-git -C "$here" ls-files -z | (cd "$here" && xargs -0 tar -cf -) | tar -C "$root/vagrant" -xf -
+git -C "$here" archive HEAD | tar -C "$root/vagrant" -xf - # what is committed
 
 say "provisioning it, as vagrant would"
 chroot "$root" env SCHED_LABS_PROFILE=tiny bash /vagrant/scripts/provision.sh --vm 8888 >"$work/log" 2>&1 ||
