@@ -33,6 +33,7 @@ TINY = {
     ],
     "pingpong": ["--round-trips", "5", "--trials", "2"],
     "sleeper": ["--hogs", "1", "--wakes", "5", "--period-us", "500"],
+    "worker": ["--workers", "2", "--duration-ms", "10"],
 }
 LONG = ["--round-trips", "100000000", "--trials", "1"]  # pingpong for much longer than any test
 

@@ -17,8 +17,10 @@ from .version import __version__
 _WHERE = {
     "context_switch": ("sched_labs.experiments.context_switch", None),
     "warmup": ("sched_labs.experiments.warmup", None),
+    "recovery": ("sched_labs.experiments.recovery", None),
     "runqlat": ("sched_labs.experiments.runqlat", None),
     "sleeper": ("sched_labs.experiments.sleeper", None),
+    "regimes": ("sched_labs.experiments.regimes", None),
     "machine": ("sched_labs.machine", None),
     "stats": ("sched_labs.stats", None),
     "figures": ("sched_labs.figures", None),

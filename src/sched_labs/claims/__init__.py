@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from ..errors import ParameterError
 from ..result import Result
-from . import context_switch, warmup
+from . import context_switch, latency, warmup
 from .base import FAILS, HOLDS, UNKNOWN, CannotTell, Claim, Judgement, Verdict
 
 MODULES = (
     context_switch,
     warmup,
+    latency,
 )
 CLAIMS = [claim for module in MODULES for claim in module.CLAIMS]
 

@@ -11,8 +11,10 @@ from .base import Experiment
 MODULES = {
     "context_switch.matrix": "context_switch",
     "warmup.sweep": "warmup",
+    "recovery.curve": "recovery",
     "runqlat.histogram": "runqlat",
     "sleeper.among_hogs": "sleeper",
+    "regimes.sweep": "regimes",
 }
 
 

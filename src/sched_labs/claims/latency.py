@@ -1,0 +1,144 @@
+"""Claims about the wait between runnable and running."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from .base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, yes
+
+COURSE = "a web course on scheduler latency (002), no reference given"
+
+
+def _row(table: pd.DataFrame, what: str, **wanted: object) -> pd.Series:
+    """The one row with these values.  CannotTell, naming `what`, where the run has none."""
+    found = table
+    for column, value in wanted.items():
+        found = found[found[column] == value]
+    if found.empty:
+        raise CannotTell(f"This run did not measure {what}.")
+    return found.iloc[0]
+
+
+def _within(low: float, high: float, least: float, most: float, reason: str) -> Verdict:
+    """Whether an interval lies inside or outside limits.  CannotTell where it spans one, or there is none."""
+    if math.isnan(low) or math.isnan(high):
+        raise CannotTell("This run saw too few waits for it.")
+    if low >= least and high <= most:
+        return Verdict(HOLDS, reason)
+    if high < least or low > most:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans a limit: {reason}")
+
+
+# ---- regimes ----------------------------------------------------------------------------------------------
+
+
+def _yield_wakes(table: pd.DataFrame) -> Verdict:
+    cells = table[(table["mode"] == "yield") & (table["switched_share"] > 0.5)]
+    cells = cells[cells["wakeups_per_slice"].notna()]
+    if cells.empty:
+        raise CannotTell("This run has no probe that tells wake-ups from other waits, or nobody yielded.")
+    share = float(cells["wakeups_per_slice"].median())
+    reason = f"{share:.1%} of the turns after a sched_yield began with a wake-up."
+    if 0.1 <= share <= 0.9:
+        raise CannotTell(reason)
+    return yes(share > 0.9, reason)
+
+
+def _matched_yielders_wait(table: pd.DataFrame) -> Verdict:
+    cell = _row(table, "yielding workers, one for each CPU", mode="yield", placement="spread",
+                regime="matched")  # fmt: skip
+    reason = f"{cell.switched_share:.1%} of the sched_yield calls led to a switch."
+    if 0.1 <= cell.switched_share <= 0.5:
+        raise CannotTell(f"{reason} Other programs were running too.")
+    return yes(cell.switched_share > 0.5, reason)
+
+
+def _yielders_16_to_31_us(table: pd.DataFrame) -> Verdict:
+    cell = _row(table, "four yielding workers for each CPU", mode="yield", placement="spread",
+                regime="oversubscribed")  # fmt: skip
+    reason = f"half of them waited {ns(cell.p50_ns)}, interval {ns(cell.p50_lo_ns)} to {ns(cell.p50_hi_ns)}."
+    return _within(cell.p50_lo_ns, cell.p50_hi_ns, 16_000, 31_000, reason)
+
+
+def _yield_like_sleep(table: pd.DataFrame) -> Verdict:
+    where = {"placement": "spread", "regime": "matched"}
+    yielding = _row(table, "yielding workers, one for each CPU", mode="yield", **where)
+    sleeping = _row(table, "sleeping workers, one for each CPU", mode="sleep", **where)
+    waits = sleeping.waits / sleeping.rounds
+    reason = (
+        f"with one worker for each CPU there was a wait in {yielding.switched_share:.0%} of the rounds of "
+        f"those that yield, {waits:.2f} a round for those that sleep."
+    )
+    if waits < 0.5 or 0.1 <= yielding.switched_share <= 0.5:
+        raise CannotTell(reason)
+    return yes(yielding.switched_share > 0.5, reason)
+
+
+def _idle_wake_2_to_7_us(table: pd.DataFrame) -> Verdict:
+    cell = _row(table, "sleeping workers on a machine with idle CPUs", mode="sleep", placement="spread",
+                regime="light")  # fmt: skip
+    reason = f"half of them waited {ns(cell.p50_ns)}, interval {ns(cell.p50_lo_ns)} to {ns(cell.p50_hi_ns)}."
+    return _within(cell.p50_lo_ns, cell.p50_hi_ns, 2_000, 7_000, reason)
+
+
+def _only_ebpf(table: pd.DataFrame) -> Verdict:
+    cell = _row(table, "sleeping workers crowded on one CPU", mode="sleep", placement="pinned",
+                regime="oversubscribed")  # fmt: skip
+    if math.isnan(cell.schedstat_mean_ns) or math.isnan(cell.mean_ns):
+        raise CannotTell("This kernel keeps no run delay, or nobody waited.")
+    ratio = cell.schedstat_mean_ns / cell.mean_ns
+    who = "BPF" if cell.instrument == "bpf" else "the workers' own clocks"
+    reason = f"the mean wait is {ns(cell.schedstat_mean_ns)} by schedstat, {ns(cell.mean_ns)} by {who}."
+    if 0.8 <= ratio <= 1.25:
+        return Verdict(FAILS, reason)
+    if ratio < 0.5 or ratio > 2:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"They differ, but not by a factor of two: {reason}")
+
+
+def _schedstat_sees_short_waits(table: pd.DataFrame) -> Verdict:
+    cell = _row(table, "sleeping workers on a machine with idle CPUs", mode="sleep", placement="spread",
+                regime="light")  # fmt: skip
+    if cell.instrument != "bpf" or math.isnan(cell.schedstat_mean_ns):
+        raise CannotTell("This needs the probe and the kernel's run delay on the same waits.")
+    seen = cell.schedstat_mean_ns / cell.mean_ns
+    reason = f"of a mean wait of {ns(cell.mean_ns)} schedstat saw {ns(cell.schedstat_mean_ns)} ({seen:.0%})."
+    if 0.5 <= seen < 0.8:
+        raise CannotTell(reason)
+    return yes(seen >= 0.8, reason)
+
+
+def _pinned_tens_of_ms(table: pd.DataFrame) -> Verdict:
+    cell = _row(table, "yielding workers crowded on one CPU", mode="yield", placement="pinned",
+                regime="oversubscribed")  # fmt: skip
+    if math.isnan(cell.p99_ns):
+        raise CannotTell("This run saw too few waits for it.")
+    reason = (
+        f"99 % of the waits of {cell.workers} yielding workers on one CPU ended within {ns(cell.p99_ns)}."
+    )
+    if 5e6 < cell.p99_ns < 1e7:
+        raise CannotTell(reason)
+    return yes(cell.p99_ns >= 1e7, reason)
+
+
+CLAIMS = [
+    Claim("002-021", "A sched_yield causes a wake-up and a reschedule.", COURSE, "regimes.sweep",
+          _yield_wakes),
+    Claim("002-028", "With one yielding worker for each CPU, the workers wait for one another.", COURSE,
+          "regimes.sweep", _matched_yielders_wait),
+    Claim("002-029", "With four yielding workers for each CPU, the typical wait is 16 to 31 µs.", COURSE,
+          "regimes.sweep", _yielders_16_to_31_us),
+    Claim("002-034", "A thread that yields waits the way a thread that is woken waits.", COURSE,
+          "regimes.sweep", _yield_like_sleep),
+    Claim("002-027", "With idle CPUs a woken thread runs after 2 to 7 µs.", COURSE, "regimes.sweep",
+          _idle_wake_2_to_7_us),
+    Claim("002-038", "Yielding workers crowded on one CPU have tails of tens of milliseconds.", COURSE,
+          "regimes.sweep", _pinned_tens_of_ms),
+    Claim("002-118", "Scheduler latency can be measured only with eBPF.", COURSE, "regimes.sweep",
+          _only_ebpf),
+    Claim("L47", "The run delay in schedstat sees short wake-up waits as well as a probe does.",
+          "how schedstat is often used", "regimes.sweep", _schedstat_sees_short_waits),
+]  # fmt: skip

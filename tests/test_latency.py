@@ -1,0 +1,116 @@
+"""The experiments on scheduler latency, live in their tiny profile: structure and relations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sched_labs import lock, machine
+from sched_labs.errors import ParameterError
+from sched_labs.experiments import find
+from sched_labs.result import Result
+
+CPUS = len(machine.survey().cpus_allowed)
+
+
+def alone(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """A lock of our own: whether these runs are disturbed does not matter, and nobody has to wait."""
+    place = folder / "lock"
+    place.mkdir(exist_ok=True)
+    place.chmod(0o1777)
+    patch.setattr(lock, "_PLACES", (place,))
+
+
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(tmp_path, monkeypatch)
+
+
+def tiny(name: str, factory: pytest.TempPathFactory, **parameters: Any) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        alone(factory.mktemp("run"), patch)
+        return find(name)(profile="tiny", save=False, progress=False, **parameters)
+
+
+def drawn(result: Result) -> None:
+    """The figure exists in light and dark, over itself as the recorded run, and says something."""
+    figure = result.plot(recorded=result)
+    assert "<svg" in figure._repr_html_()
+    assert figure.caption.endswith(".") and len(figure.alt) > 40 and "recorded" in figure.alt
+    assert len(figure.data) > 0
+
+
+# ---- regimes ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def regimes(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return tiny("regimes.sweep", tmp_path_factory)
+
+
+def test_every_mode_placement_and_regime_is_there(regimes: Result) -> None:
+    table = regimes.summary().set_index(["mode", "placement", "regime"])
+    assert len(table) == 12
+    assert set(table["instrument"]) <= {"bpf", "self_timed"} and table["instrument"].nunique() == 1
+    full = table.xs("oversubscribed", level="regime")
+    assert (full["workers"] == 4 * len(regimes.parameters["cpus"])).all()
+    assert (table.xs("pinned", level="placement")["cpus"] == 1).all()
+    assert (table["rounds"] > 0).all()
+    seen = table.dropna(subset=["p50_ns"])
+    assert len(seen) and (seen["p50_ns"] <= seen["p90_ns"]).all() and (seen["p90_ns"] <= seen["p99_ns"]).all()
+    assert (seen["p99_ns"] <= seen["max_ns"]).all()
+
+
+def test_the_kernels_counts_agree_with_the_workers(regimes: Result) -> None:
+    for block in regimes.parameters["blocks"]:
+        # A yield that switched is an involuntary switch; there may be more of them, from preemptions.
+        assert block["switched"] <= block["involuntary_switches"] + block["workers"]
+        if block["timeslices"] is not None:
+            switched = block["voluntary_switches"] + block["involuntary_switches"]
+            assert abs(block["timeslices"] - switched) <= 2 * block["workers"] + 0.05 * switched
+    table = regimes.summary().set_index(["mode", "placement", "regime"])
+    crowded = table.loc[("yield", "pinned", "oversubscribed")]
+    assert crowded["switched_share"] > 0.9  # there is always somebody to yield to
+    if crowded["instrument"] == "bpf":
+        assert crowded["wakeups_per_slice"] < 0.5
+        assert table.loc[("sleep", "pinned", "light"), "wakeups_per_slice"] > 0.5
+        for row in table.itertuples():
+            assert abs(row.counted - row.timeslices) <= 0.1 * row.timeslices + 12 * row.workers
+
+
+def test_a_wait_among_many_is_longer_than_one_burst(regimes: Result) -> None:
+    table = regimes.summary().set_index(["mode", "placement", "regime"])
+    crowded = table.loc[("yield", "pinned", "oversubscribed")]
+    assert crowded["p50_ns"] > 0.5 * regimes.parameters["burst_ns"]
+
+
+def test_regimes_without_the_probe(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from sched_labs.experiments import regimes as module
+    from sched_labs.probes.channel import Availability
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.runqlat, "available", lambda: Availability(False, "There is none.", "Get one."))
+        result = tiny("regimes.sweep", tmp_path_factory, modes=["sleep"], placements=["pinned"])
+    table = result.summary()
+    assert set(table["instrument"]) == {"self_timed"} and table["counted"].isna().all()
+    assert any(note.level == "missing" and "There is none." in note.text for note in result.notes)
+    assert table["p50_ns"].notna().any()
+
+
+def test_the_figure_of_the_regimes(regimes: Result) -> None:
+    drawn(regimes)
+    shares = regimes.plot().data.groupby(["placement", "regime", "mode"])["share_percent"].sum()
+    assert np.allclose(shares, 100)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"modes": ["nap"]}, {"placements": []}, {"cpus": [9999]}, {"trials": 0}, {"duration_s": 0},
+     {"burst_us": 0}, {"pause_us": True}],
+)  # fmt: skip
+def test_regimes_that_no_run_could_use(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        find("regimes.sweep")(progress=False, save=False, **wrong)
