@@ -253,10 +253,13 @@ class _Counts:
         if self._watch is None:
             return None
         now = time.monotonic_ns() - self._opened
-        snapshot = next(iter(self._watch))
-        while snapshot.window_ns < now:
-            snapshot = next(iter(self._watch))
-        before = self._last
+        before, snapshot = self._last, self._last
+        for so_far in self._watch:  # it ends early when the last workload has ended: that count is complete
+            snapshot = so_far
+            if so_far.window_ns >= now:
+                break
+        if snapshot is None:
+            raise ProbeError("The BPF probe ended before it had counted anything.", "Run it again.")
         self._last = snapshot
         return {
             cause: {
