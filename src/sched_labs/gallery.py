@@ -24,6 +24,7 @@ import pandas as pd
 
 from .errors import ResultError
 from .experiments.sleeper import WAITED_NS
+from .progress import Progress
 from .result import Result, recorded
 from .store import write_text
 
@@ -66,10 +67,31 @@ _LEFT_OUT = ("tunable.numa", "tunable.latency_warn", "tunable.verbose", "tunable
 _FACTS = ("kernel.scheduler", "kernel.hz", "kernel.preemption", "kernel.sched_ext", "kernel.slice_ns")
 
 
-def sleepers() -> list[Result]:
-    """The recorded runs of the experiment, oldest kernel first."""
-    found = (recorded(f"kernels/{EXPERIMENT}-{kernel}") for kernel in GALLERY)
+def sleepers(*, emulated: bool = False) -> list[Result]:
+    """The recorded runs of the experiment, oldest kernel first: in virtual time, or in an emulated machine's.
+
+    The emulated ones were made by `live()`; their times say something from a millisecond on.
+    """
+    ending = "-emulated" if emulated else ""
+    found = (recorded(f"kernels/{EXPERIMENT}-{kernel}{ending}") for kernel in GALLERY)
     return [result for result in found if result is not None]
+
+
+def live(*names: str, profile: str = PROFILE, progress: bool = True) -> list[Result]:
+    """Run the sleeper among hogs now, in a guest of each kernel named (default: the gallery's), one by one.
+
+    The guests' time is a machine's: real with KVM, else an emulator's; each Result says which.
+    Boots a guest for each, about half a minute; raises what `kernels.run` raises.
+    """
+    from .experiments import find
+
+    results = []
+    with Progress("the sleeper on other kernels", len(names or GALLERY), show=progress) as total:
+        for name in names or GALLERY:
+            total.say(f"Linux {name}")
+            results.append(find(EXPERIMENT)(profile=profile, kernel=name, progress=False, save=False))
+            total.step(f"Linux {name}")
+    return results
 
 
 def answers(job: str) -> list[dict[str, Any]]:
@@ -219,6 +241,13 @@ def record(*, again: bool = False, jobs: bool = True, sleepers: bool = True) -> 
             path = _folder() / f"{EXPERIMENT}-{kernel}.json"
             if again or not path.exists():
                 record_sleeper(path, kernel)
+            path = _folder() / f"{EXPERIMENT}-{kernel}-emulated.json"
+            if again or not path.exists():
+                [result] = live(kernel, progress=False)
+                if result.timing != "vm-emulated":
+                    raise ResultError("This machine has KVM; the gallery's live runs are an emulator's.")
+                result.save(path)
+                print(f"{path.name}: {result.duration_s:.0f} s", flush=True)
 
 
 def record_job(path: Path, job: str, kernel: str, append: str) -> None:
