@@ -90,6 +90,23 @@ def row_of(extra: float, half: float) -> dict[str, Any]:
     return point(64 * KIB, extra, half, access="sequential")
 
 
+def back(
+    size: int, when: float = 100_000, *, left: float = 0.0, seen: bool = True, recovered: bool = True
+) -> dict[str, Any]:
+    """One row of a recovery curve: back to normal after when +- 10 % ns; left +- 0.05 of the extra."""
+    return {
+        "working_set_bytes": size,
+        "seen": seen,
+        "recovered": recovered,
+        "recovered_ns": when,
+        "recovered_lo_ns": 0.9 * when,
+        "recovered_hi_ns": 1.1 * when,
+        "left_at_10k_ratio": left,
+        "left_at_10k_lo_ratio": left - 0.05,
+        "left_at_10k_hi_ratio": left + 0.05,
+    }
+
+
 CASES: list[Case] = [
     # claim, outcome, rows of the constructed summary, what the reason must say
     ("000-007", HOLDS, [cell()], "2 µs a switch, interval 1.9 µs to 2.1 µs"),
@@ -154,6 +171,17 @@ CASES: list[Case] = [
     ("000-028", FAILS, [point(64 * KIB, 29000, kernel=90)], "idle partner adds 90 ns"),
     ("000-028", FAILS, [point(64 * KIB, 29000, kernel=-400)], "idle partner adds -400 ns"),
     ("000-028", UNKNOWN, [point(64 * KIB, 1000, half=900, kernel=510)], "does not tell them apart"),
+    ("000-025", FAILS, [back(256 * KIB, left=0.04)], "256 KiB: around the 10,000th access 4% of the extra"),
+    ("000-025", FAILS, [back(MIB, left=0.9), back(16 * KIB, left=0.0)], "16 KiB"),
+    ("000-025", HOLDS, [back(MIB, left=0.9)], "of the first is left (interval 85% to 95%)"),
+    ("000-025", UNKNOWN, [back(MIB, left=0.48)], "spans one half"),
+    ("000-025", UNKNOWN, [back(MIB, left=np.nan)], "followed for 10,000 accesses"),
+    ("000-025", UNKNOWN, [back(MIB, left=0.0, seen=False)], "followed for 10,000 accesses"),
+    ("000-040", HOLDS, [back(256 * KIB, 300_000)], "256 KiB after 300 µs"),
+    ("000-040", FAILS, [back(16 * KIB, 14_000), back(256 * KIB, 300_000)], "16 KiB after 14 µs; 256 KiB"),
+    ("000-040", FAILS, [back(8 * MIB, 20_000_000)], "8 MiB after 20 ms"),
+    ("000-040", UNKNOWN, [back(64 * KIB, 52_000)], "spans a limit"),
+    ("000-040", UNKNOWN, [back(64 * KIB, 300_000, recovered=False)], "seen to slow down and to recover"),
     ("000-005", UNKNOWN, [point(4 * KIB, 400, half=399), point(MIB, 29300, half=29000)], "factor of two"),
     ("000-008", UNKNOWN, [point(MIB, 11000, half=10900)], "noise hides"),
     ("000-028", UNKNOWN, [point(64 * KIB, 1000, kernel=np.nan)], "touches nothing"),
@@ -193,7 +221,7 @@ def test_one_flagged_cell_is_enough_not_to_tell(claim: str, cells: int) -> None:
 
 
 def test_claims_have_ids_of_their_own_sources_and_kinds_that_exist() -> None:
-    assert len(CLAIM) == len(CLAIMS)
+    assert len(CLAIM) == len(OURS)
     assert {claim.kind for claim in CLAIMS} <= set(experiments.names())
     assert all(claim.id and claim.text.endswith(".") and claim.source for claim in CLAIMS)
 

@@ -1,4 +1,4 @@
-"""Claims about the indirect cost of a switch, judged on the warm-up sweep."""
+"""Claims about the indirect cost of a switch, judged on the warm-up sweep and on what follows a resume."""
 
 from __future__ import annotations
 
@@ -111,6 +111,40 @@ def _kernel_evicts(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The interval does not tell them apart: {reason}")
 
 
+def _first_10k_miss(table: pd.DataFrame) -> Verdict:
+    found = table[table.seen & table.left_at_10k_ratio.notna()]
+    if found.empty:
+        raise CannotTell("No set of this run was slowed down and then followed for 10,000 accesses.")
+    row = found.sort_values("left_at_10k_ratio").iloc[0]
+    reason = (
+        f"{size(row.working_set_bytes)}: around the 10,000th access {row.left_at_10k_ratio:.0%} of the extra "
+        f"time of the first is left "
+        f"(interval {row.left_at_10k_lo_ratio:.0%} to {row.left_at_10k_hi_ratio:.0%})."
+    )
+    if (found.left_at_10k_lo_ratio >= 0.5).all():
+        return Verdict(HOLDS, reason)
+    if (found.left_at_10k_hi_ratio < 0.5).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans one half: {reason}")
+
+
+def _warm_in_50_to_500_us(table: pd.DataFrame) -> Verdict:
+    found = table[table.seen & table.recovered]
+    if found.empty:
+        raise CannotTell("No set of this run was seen to slow down and to recover.")
+    reason = (
+        "; ".join(
+            f"{size(row.working_set_bytes)} after {ns(row.recovered_ns)}" for _, row in found.iterrows()
+        )
+        + "."
+    )
+    if ((found.recovered_lo_ns >= 50_000) & (found.recovered_hi_ns <= 500_000)).all():
+        return Verdict(HOLDS, reason)
+    if ((found.recovered_hi_ns < 50_000) | (found.recovered_lo_ns > 500_000)).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"An interval spans a limit: {reason}")
+
+
 CLAIMS = [
     Claim("000-005", "Every switch costs the same in cold caches, whatever the working set.", WEB_COURSE,
           "warmup.sweep", _constant),
@@ -123,4 +157,8 @@ CLAIMS = [
           _grows_for_ever),
     Claim("000-028", "After a switch nothing of the thread's data is left in its near cache.", WEB_COURSE,
           "warmup.sweep", _kernel_evicts),
+    Claim("000-025", "The first 10,000 accesses after a switch all miss the near cache.", WEB_COURSE,
+          "recovery.curve", _first_10k_miss),
+    Claim("000-040", "Warming up after a switch takes 50 to 500 µs.", WEB_COURSE, "recovery.curve",
+          _warm_in_50_to_500_us),
 ]  # fmt: skip
