@@ -11,7 +11,7 @@ under `@draws("the.kind")`, imported here.
 
 from __future__ import annotations
 
-from . import axes, histogram, matrix, regimes, sleeper, style, warmup
+from . import axes, histogram, matrix, recovery, regimes, sleeper, style, warmup
 from .base import Drawable, Figure, Prediction, draw, draws
 from .compare import compare
 
@@ -25,6 +25,7 @@ __all__ = [
     "draws",
     "histogram",
     "matrix",
+    "recovery",
     "regimes",
     "sleeper",
     "style",
