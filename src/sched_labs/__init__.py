@@ -21,6 +21,8 @@ _WHERE = {
     "runqlat": ("sched_labs.experiments.runqlat", None),
     "sleeper": ("sched_labs.experiments.sleeper", None),
     "regimes": ("sched_labs.experiments.regimes", None),
+    "slices": ("sched_labs.experiments.slices", None),
+    "reference": ("sched_labs.experiments.reference", None),
     "machine": ("sched_labs.machine", None),
     "stats": ("sched_labs.stats", None),
     "figures": ("sched_labs.figures", None),

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from ..errors import ParameterError
 from ..result import Result
-from . import context_switch, latency, warmup
+from . import context_switch, latency, reference, warmup
 from .base import FAILS, HOLDS, UNKNOWN, CannotTell, Claim, Judgement, Verdict
 
 MODULES = (
     context_switch,
     warmup,
     latency,
+    reference,
 )
 CLAIMS = [claim for module in MODULES for claim in module.CLAIMS]
 

@@ -14,7 +14,9 @@ MODULES = {
     "recovery.curve": "recovery",
     "runqlat.histogram": "runqlat",
     "sleeper.among_hogs": "sleeper",
+    "reference.costs": "reference",
     "regimes.sweep": "regimes",
+    "slices.sweep": "slices",
 }
 
 

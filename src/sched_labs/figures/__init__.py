@@ -11,9 +11,10 @@ under `@draws("the.kind")`, imported here.
 
 from __future__ import annotations
 
-from . import axes, histogram, matrix, recovery, regimes, sleeper, style, warmup
+from . import axes, histogram, matrix, recovery, reference, regimes, sleeper, slices, style, warmup
 from .base import Drawable, Figure, Prediction, draw, draws
 from .compare import compare
+from .reference import ladder
 
 __all__ = [
     "Drawable",
@@ -24,10 +25,13 @@ __all__ = [
     "draw",
     "draws",
     "histogram",
+    "ladder",
     "matrix",
     "recovery",
+    "reference",
     "regimes",
     "sleeper",
+    "slices",
     "style",
     "warmup",
 ]

@@ -1,0 +1,90 @@
+"""Claims about what else costs as long as a switch, judged on the latency ladder."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from .base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
+
+ARTICLE = "an article on threads, measured on a Haswell i7-4771 (003)"
+COLLECTION = "a collection of switch benchmarks (004)"
+KIND = "reference.costs"
+
+
+def _rung(table: pd.DataFrame, rung: str, what: str) -> pd.Series:
+    found = table[table.rung == rung]
+    if found.empty:
+        raise CannotTell(f"This run did not measure {what}.")
+    return found.iloc[0]
+
+
+def _said(row: pd.Series) -> str:
+    return f"{ns(row.cost_ns)}, interval {ns(row.cost_lo_ns)} to {ns(row.cost_hi_ns)}"
+
+
+def _at_most(row: pd.Series, limit_ns: float, text: str) -> Verdict:
+    if row.cost_hi_ns <= limit_ns:
+        return Verdict(HOLDS, text)
+    if row.cost_lo_ns > limit_ns:
+        return Verdict(FAILS, text)
+    raise CannotTell(f"The interval spans {ns(limit_ns)}: {text}")
+
+
+def _system_call(table: pd.DataFrame) -> Verdict:
+    row = _rung(table, "system_call", "a system call")
+    return _at_most(row, 100, f"getppid: {_said(row)}.")
+
+
+def _function_call(table: pd.DataFrame) -> Verdict:
+    """A few: up to five."""
+    row = _rung(table, "call", "a function call")
+    return _at_most(
+        row, 5, f"{row.cost_ns:.2g} ns, interval {row.cost_lo_ns:.2g} to {row.cost_hi_ns:.2g} ns."
+    )
+
+
+def _copy_3200(table: pd.DataFrame) -> Verdict:
+    """About: within a quarter of it."""
+    row = _rung(table, "memcpy_warm", "a warm copy")
+    text = f"warm: {_said(row)}."
+    low, high = 0.75 * 3200, 1.25 * 3200
+    if row.cost_lo_ns >= low and row.cost_hi_ns <= high:
+        return Verdict(HOLDS, text)
+    if row.cost_hi_ns < low or row.cost_lo_ns > high:
+        return Verdict(FAILS, text)
+    raise CannotTell(f"The interval spans a quarter more or less than 3.2 µs: {text}")
+
+
+def _switch_below_copy(table: pd.DataFrame) -> Verdict:
+    """For a switch on one CPU and a warm copy, with the system calls that a switch comes with."""
+    switch, copy = _rung(table, "switch", "a switch"), _rung(table, "memcpy_warm", "a warm copy")
+    calls = switch.calls_ns
+    text = f"a switch {ns(switch.cost_ns + calls)} with its system calls, a warm copy {ns(copy.cost_ns)}."
+    if switch.cost_hi_ns + calls < copy.cost_lo_ns:
+        return Verdict(HOLDS, text)
+    if switch.cost_lo_ns + calls > copy.cost_hi_ns:
+        return Verdict(FAILS, text)
+    raise CannotTell(f"The intervals overlap: {text}")
+
+
+def _clock_is_a_call(table: pd.DataFrame) -> Verdict:
+    """It enters the kernel if it costs at least as much as the cheapest system call."""
+    clock, call = _rung(table, "clock", "the clock"), _rung(table, "system_call", "a system call")
+    text = f"the clock {ns(clock.cost_ns)}, getppid {ns(call.cost_ns)}."
+    if clock.cost_lo_ns >= call.cost_hi_ns:
+        return Verdict(HOLDS, text)
+    if clock.cost_hi_ns < call.cost_lo_ns:
+        return Verdict(FAILS, text)
+    raise CannotTell(f"The intervals overlap: {text}")
+
+
+CLAIMS = [
+    Claim("004-026", "A system call takes 100 ns or less.", COLLECTION, KIND, _system_call),
+    Claim("004-027", "A function call takes a few nanoseconds.", COLLECTION, KIND, _function_call),
+    Claim("003-011", "Copying 64 KiB takes about 3.2 µs.", ARTICLE, KIND,
+          _copy_3200),
+    Claim("003-012", "A context switch is faster than copying 64 KiB.", ARTICLE,
+          KIND, _switch_below_copy),
+    Claim("clock", "Reading the clock is a system call.", "a common belief",
+          KIND, _clock_is_a_call),
+]  # fmt: skip

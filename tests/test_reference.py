@@ -1,0 +1,160 @@
+"""The latency ladder: its experiment for real in the tiny profile, and its figure on made-up costs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+from ladder_lab import MACHINE, documented, own_lock
+
+from sched_labs import figures, machine, workloads
+from sched_labs.errors import ParameterError, ResultError
+from sched_labs.experiments import base, reference
+from sched_labs.figures import style
+from sched_labs.figures.reference import NAMES
+from sched_labs.result import Result
+
+
+@pytest.fixture(scope="module")
+def costs(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    with own_lock(tmp_path_factory.mktemp("reference")):
+        return reference.costs(profile="tiny", save=False, progress=False)
+
+
+def test_every_rung_has_its_batches_and_its_baseline(costs: Result) -> None:
+    expected = set(reference.RUNGS) - ({"hand_over"} if len(machine.survey().cpus_allowed) < 2 else set())
+    trials = costs.parameters["trials"]
+    batches = costs.data.groupby(["rung", "condition"]).size()
+    assert set(batches.index) == {(rung, c) for rung in expected for c in ("operation", "baseline")}
+    assert (batches == trials).all()
+    assert (costs.data[["operations", "elapsed_ns"]] > 0).all().all()
+    assert set(costs.data.columns) == {
+        *("rung", "trial", "condition", "operations", "elapsed_ns"),
+        *("voluntary_switches", "involuntary_switches"),
+    }
+
+
+def test_its_summary_has_the_documented_columns(costs: Result) -> None:
+    assert list(costs.summary().columns) == documented(reference.summarise)
+    assert costs.summary().cost_ns.is_monotonic_increasing
+
+
+def test_what_must_be_dearer_is_dearer(costs: Result) -> None:
+    """Relations that hold on every machine: each of these contains the other, or goes a longer way."""
+    cost = costs.summary().set_index("rung").cost_ns
+    for cheaper, dearer in (
+        ("call", "system_call"),
+        ("stack_switch", "switch"),
+        ("system_call", "thread"),
+        ("thread", "process"),
+        ("atomic", "memcpy_warm"),
+    ):
+        assert cost[cheaper] < cost[dearer], (cheaper, dearer)
+
+
+def test_intervals_contain_their_medians(costs: Result) -> None:
+    table = costs.summary()
+    assert (table.cost_lo_ns <= table.cost_ns).all() and (table.cost_ns <= table.cost_hi_ns).all()
+
+
+def test_only_threads_that_wait_are_switched(costs: Result) -> None:
+    """A joining thread sleeps until the other has ended; a loop of calls never does."""
+    table = costs.summary().set_index("rung")
+    assert table.switches_per_operation["thread"] > 0.5 and table.switches_per_operation["process"] > 0.5
+    loops = costs.data[costs.data.rung.isin(["call", "system_call", "memcpy_warm"])]
+    assert (loops.voluntary_switches == 0).all()
+    assert table.calls_ns.notna().sum() == len({"switch", "hand_over"} & set(table.index))
+
+
+def test_the_run_says_what_the_kernel_does_against_processor_bugs(costs: Result) -> None:
+    assert any("processor bugs" in note.text for note in costs.notes)
+
+
+def test_a_small_machine_is_told_that_its_cold_copy_may_be_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Small:
+        def caches(self, cpu: int) -> list[Any]:
+            return [type("Cache", (), {"kind": "unified", "size_bytes": 32 << 20})]
+
+        def fact(self, key: str) -> Any:
+            return type("Fact", (), {"value": 64 << 20 if key == "memory.available_bytes" else None})
+
+    run = base.Run("reference.costs", "tiny", False)
+    assert reference._pool_bytes(run, Small()) == 8 << 20  # type: ignore[arg-type]
+    assert [note.level for note in run.notes] == ["flag"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"rungs": "call"}, "'call'.*\n.*list"),
+        ({"rungs": ["nap"]}, "'nap'.*\n.*stack_switch"),
+        ({"rungs": []}, "rungs"),
+        ({"trials": 0}, "0 trials"),
+        ({"batch_us": 0}, "batch of 0"),
+    ],
+)
+def test_bad_parameters_are_named_before_anything_runs(
+    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
+    with pytest.raises(ParameterError, match=said):
+        reference._check(**({"rungs": reference.RUNGS, "trials": 3, "batch_us": 100} | parameters))
+
+
+def test_an_unknown_rung_is_refused_by_the_workload() -> None:
+    with pytest.raises(workloads.launch.WorkloadError, match="called 'nap'"):
+        workloads.start("reference", ["--rung", "nap"]).end()
+
+
+# --- the figure ---
+
+
+def made(**changed: float) -> Result:
+    """Made-up costs: two trials that agree, the baseline at 1 ns."""
+    costs_ns = {"call": 2, "system_call": 101, "memcpy_warm": 1001, "switch": 2001, "process": 1e5} | changed
+    rows = [
+        {"rung": rung, "trial": trial, "condition": condition, "operations": 1000}
+        | {"elapsed_ns": 1000 * (cost if condition == "operation" else 1)}
+        | {"voluntary_switches": 0, "involuntary_switches": 0}
+        for rung, cost in costs_ns.items()
+        for trial in range(3)
+        for condition in ("baseline", "operation")
+    ]
+    return Result("reference.costs", pd.DataFrame(rows), dict(MACHINE), {"profile": "tiny"})
+
+
+def test_the_ladder_is_sorted_and_counted_in_switches() -> None:
+    figure = made().plot()
+    assert figure.data.rung.tolist() == ["call", "system_call", "memcpy_warm", "switch", "process"]
+    assert figure.data.in_switches.round(4).tolist() == [0.0005, 0.05, 0.5, 1.0, 49.9995]
+    assert figure.caption == (
+        "One context switch costs 2 µs: about as much as 2,000 function calls, 20 system calls and "
+        "2 warm copies of 64 KiB."
+    )
+    assert "context switch 2 µs" in figure.alt and figure.svg().startswith("<svg")
+    assert set(NAMES) == set(reference.RUNGS)
+
+
+def test_a_rung_that_is_not_above_the_empty_loop_is_not_seen() -> None:
+    figure = made(call=1).plot()
+    assert not figure.data.seen.iloc[0] and "function call not seen" in figure.alt
+    assert math.isnan(Result.summary(made(call=1)).calls_ns.iloc[0])
+
+
+def test_a_warm_up_of_the_same_machine_becomes_a_rung() -> None:
+    sweep = Result("warmup.sweep", pd.DataFrame(), {}, {})
+    top = {
+        "working_set_bytes": 1 << 18,
+        "extra_ns": 3e4,
+        "extra_lo_ns": 2e4,
+        "extra_hi_ns": 4e4,
+        "seen": True,
+    }
+    sweep.summary = lambda: pd.DataFrame([top, top | {"extra_ns": 5e4, "seen": False}])  # type: ignore[method-assign]
+    figure = figures.ladder(made(), sweep, recorded=made())
+    assert figure.data.name.tolist()[-2:] == ["warm-up, 256 KiB", NAMES["process"]]
+    assert style.colour(style.WARMUP) in {line.get_color() for line in figure.mpl.axes[0].lines}
+    with pytest.raises(ResultError, match="no rung"):
+        figures.ladder(made(), made())
