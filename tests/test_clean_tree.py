@@ -24,7 +24,7 @@ ROOMS = (
     {"store"},
     {"lock", "progress", "stats"},
     {"result"},
-    {"workloads", "placement"},
+    {"workloads", "placement", "policies"},
     {"probes"},
     {"experiments"},
     {"figures"},
@@ -32,7 +32,7 @@ ROOMS = (
     {"kernels"},
     {"gallery"},
     {"claims_kernels"},
-    {"widgets", "doctor", "cleanup", "book", "server"},
+    {"widgets", "doctor", "cleanup", "book", "server", "labs"},
     {"cli", "__main__"},
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

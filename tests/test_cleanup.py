@@ -55,6 +55,7 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
     monkeypatch.setattr(cleanup, "_marked", marked)
     monkeypatch.setattr(cleanup, "_groups", list)
+    monkeypatch.setattr(cleanup.cgroups, "clear", lambda *, everything: [])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return pids
 

@@ -12,11 +12,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import machine
+from . import cgroups, machine
+from .machine.cgroup import TRIAL
 from .store import cache_folder
 from .workloads.launch import MARKER, owner_mark
-
-GROUPS = ("sched-labs", "sched-labs-look-*")  # what this library calls its cgroups
 
 
 def clean(*, everything: bool = False) -> list[str]:
@@ -35,6 +34,7 @@ def clean(*, everything: bool = False) -> list[str]:
             said.append(f"Ended: process {pid}, {'on request' if alive else 'which had lost its program'}.")
         else:
             said.append(f"Process {pid} cannot be ended by this user.")
+    said += cgroups.clear(everything=everything)
     for group in _groups():
         try:
             group.rmdir()
@@ -92,14 +92,13 @@ def _is_zombie(pid: int) -> bool:
 
 
 def _groups() -> list[Path]:
-    """Our control groups, deepest first, under the place where this machine lets groups be made."""
+    """Groups that a survey made and was killed over, deepest first, where groups can be made here."""
     found: set[Path] = set()
     for key in ("cgroup.make_in", "cgroup.cpu_mount", "cgroup.cpuset_mount"):
         place = machine.survey().fact(key).value
         if isinstance(place, str) and place.startswith("/"):
-            for pattern in GROUPS:
-                for group in Path(place).glob(pattern):
-                    found |= {group, *(inner for inner in group.rglob("*") if inner.is_dir())}
+            for group in Path(place).glob(f"{TRIAL}*"):
+                found |= {group, *(inner for inner in group.rglob("*") if inner.is_dir())}
     return sorted(found, key=lambda group: len(group.parts), reverse=True)
 
 

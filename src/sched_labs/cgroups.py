@@ -1,0 +1,616 @@
+"""CPU control groups: make one, limit it, put processes in, read what the kernel counted, take it away again.
+
+    with cgroups.group("service", quota_us=50_000) as limited, workloads.start("burn") as burn:
+        limited.add(burn.pid)
+        before = limited.counted()
+        burn.run()
+        print(limited.counted().since(before))
+
+One interface for both versions, in the kernel's own units:
+
+| here                    | v2                    | v1                                    |
+| ----------------------- | --------------------- | ------------------------------------- |
+| quota_us, period_us     | cpu.max               | cpu.cfs_quota_us, cpu.cfs_period_us   |
+| burst_us (from 5.14)    | cpu.max.burst         | cpu.cfs_burst_us                      |
+| weight (100 by default) | cpu.weight            | cpu.shares (1024 by default)          |
+| counted()               | cpu.stat (in µs)      | cpu.stat (in ns)                      |
+| pressure_us()           | cpu.pressure          | none                                  |
+| cpus                    | cpuset.cpus           | cpuset.cpus in a hierarchy of its own |
+
+Everything is inside one parent group, `sched-labs`, in the first place where this user may make groups.  A
+group's name tells whose it is (process number and start time), so that the next run and `sched-labs clean`
+can take away what a killed program left.  Where a controller had to be switched on for our groups (v2), the
+parent's name says so (`sched-labs+cpu`), and it is switched off with the last of them.
+
+Source of names and limits: Documentation/admin-guide/cgroup-v2.rst and Documentation/scheduler/sched-bwc.rst.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from .errors import ParameterError, PlacementError
+from .machine import files
+from .machine.cgroup import Hierarchy, hierarchy, lineage, try_making
+from .machine.seen import Seen
+from .workloads.launch import owner_mark
+
+PARENT = "sched-labs"
+PERIOD_US = 100_000  # what the kernel gives a new group
+LEAST_US, LONGEST_PERIOD_US = 1_000, 1_000_000  # of quota and period, as the kernel has them
+WEIGHT, SHARES = 100, 1024  # what a new group has, in v2's and in v1's scale
+SLICE = "/proc/sys/kernel/sched_cfs_bandwidth_slice_us"
+
+_REMOVED_WITHIN_S = 2.0  # a process that was killed leaves its group a moment later
+_OURS = re.compile(r"(\d+)\.(\d+)-[a-z0-9-]+")
+_WHO = "Run it as root, or start the notebook with `systemd-run --user --scope`."
+_WHY = {
+    errno.EROFS: "it is mounted read-only",
+    errno.EACCES: "this user may not write it",
+    errno.EPERM: "this user may not write it",
+    errno.EBUSY: "it is in use",
+    errno.ESRCH: "that process has ended",
+}
+
+
+class Limit(NamedTuple):
+    """What a group may use: quota_us (None: no limit) in every period_us, and burst_us saved up beyond it."""
+
+    quota_us: int | None
+    period_us: int
+    burst_us: int
+
+
+class Counted(NamedTuple):
+    """What the kernel counted for a group.
+
+    periods              in which the group had something to run under a quota
+    throttled_periods    of them, those in which it ran out of quota
+    throttled_ns         how long, summed over the CPUs that were held back
+    bursts, burst_ns     periods that used saved-up quota, and how much; None before 5.14
+    """
+
+    periods: int
+    throttled_periods: int
+    throttled_ns: int
+    bursts: int | None
+    burst_ns: int | None
+
+    def since(self, before: Counted) -> Counted:
+        """What was added since an earlier look."""
+        return Counted(
+            *(
+                None if now is None or then is None else now - then
+                for now, then in zip(self, before, strict=True)
+            )  # type: ignore[arg-type]
+        )
+
+
+class Group:
+    """One group: its folder, and on v1 its folder in the cpuset hierarchy where it has CPUs of its own."""
+
+    def __init__(self, path: str, version: str, cpuset_path: str | None = None) -> None:
+        self.path = path
+        self.version = version
+        self.cpuset_path = path if version == "v2" else cpuset_path
+
+    def __repr__(self) -> str:
+        return f"<Group {self.path} ({self.version})>"
+
+    @property
+    def folders(self) -> list[str]:
+        """Where a process has to be written to be in this group."""
+        return list(dict.fromkeys(folder for folder in (self.path, self.cpuset_path) if folder))
+
+    # ---- limits ----
+
+    def limit(self, quota_us: int | None, period_us: int = PERIOD_US, burst_us: int = 0) -> None:
+        """Let the group use `quota_us` of CPU time in every `period_us`; None takes the limit away.
+
+        burst_us   how much unused quota it may save up for later periods, at most the quota; from kernel 5.14
+        Raises ParameterError, naming the file and its range, and PlacementError for what the kernel refuses.
+        """
+        check_limit(quota_us, period_us, burst_us, self.version)
+        burst = self._file("cpu.max.burst", "cpu.cfs_burst_us")
+        if files.exists(burst):
+            _write(burst, "0")  # the kernel refuses a quota below the burst that is set
+        if self.version == "v2":
+            _write(f"{self.path}/cpu.max", f"{'max' if quota_us is None else quota_us} {period_us}")
+        else:
+            # Each file is checked with the other's present value: without a quota any period passes.
+            _write(f"{self.path}/cpu.cfs_quota_us", "-1")
+            _write(f"{self.path}/cpu.cfs_period_us", str(period_us))
+            if quota_us is not None:
+                _write(f"{self.path}/cpu.cfs_quota_us", str(quota_us))
+        if burst_us:
+            _write(burst, str(burst_us))
+
+    def read_limit(self) -> Limit:
+        """The limit as the kernel has it."""
+        burst = files.number(self._file("cpu.max.burst", "cpu.cfs_burst_us")) or 0
+        if self.version == "v2":
+            quota, period = _read(f"{self.path}/cpu.max").split()
+        else:
+            quota, period = _read(f"{self.path}/cpu.cfs_quota_us"), _read(f"{self.path}/cpu.cfs_period_us")
+        return Limit(None if quota in ("max", "-1") else int(quota), int(period), burst)
+
+    def weigh(self, weight: int) -> None:
+        """How much of a busy CPU the group gets beside its neighbours, who have 100: 1 to 10,000."""
+        if not 1 <= weight <= 10_000:
+            raise ParameterError(
+                f"{self._file('cpu.weight', 'cpu.shares')} takes a weight from 1 to 10,000, not {weight}.",
+                f"A group without a weight has {WEIGHT}.",
+            )
+        if self.version == "v2":
+            _write(f"{self.path}/cpu.weight", str(weight))
+        else:
+            _write(f"{self.path}/cpu.shares", str(max(2, round(weight * SHARES / WEIGHT))))
+
+    def read_weight(self) -> int:
+        """The weight in v2's scale."""
+        if self.version == "v2":
+            return int(_read(f"{self.path}/cpu.weight"))
+        return round(int(_read(f"{self.path}/cpu.shares")) * WEIGHT / SHARES)
+
+    def confine(self, cpus: Sequence[int]) -> None:
+        """Let the group run on these CPUs only.  Raises PlacementError where it has no cpuset controller."""
+        if not self.cpuset_path or not files.exists(f"{self.cpuset_path}/cpuset.cpus"):
+            raise PlacementError(
+                f"{self.path} has no cpuset controller.", "Make the group with cpus=, where it is mounted."
+            )
+        if not cpus:
+            raise ParameterError(f"{self.cpuset_path}/cpuset.cpus takes at least one CPU.")
+        _write(f"{self.cpuset_path}/cpuset.cpus", files.cpu_ranges(list(cpus)))
+
+    # ---- processes ----
+
+    def add(self, pid: int) -> None:
+        """Move a process with all its threads into the group; what it forks from now on is in it too."""
+        for folder in self.folders:
+            _write(f"{folder}/cgroup.procs", str(pid))
+
+    def pids(self) -> list[int]:
+        """The processes that are in the group."""
+        return [int(word) for word in (files.read(f"{self.path}/cgroup.procs") or "").split()]
+
+    # ---- what the kernel counted ----
+
+    def counted(self) -> Counted:
+        """The numbers of cpu.stat since the group was made, times in ns on both versions."""
+        path = f"{self.path}/cpu.stat"
+        return parse_counted(_read(path), path)
+
+    def pressure_us(self) -> dict[str, int] | None:
+        """Time in µs in which some, or all, of the group's runnable threads waited for a CPU (cpu.pressure).
+
+        None on v1, which has no pressure by group, and on kernels without it.
+        """
+        text = files.read(f"{self.path}/cpu.pressure")
+        return parse_pressure(text) if text else None
+
+    def _file(self, v2: str, v1: str) -> str:
+        return f"{self.path}/{v2 if self.version == 'v2' else v1}"
+
+
+def check_limit(quota_us: int | None, period_us: int, burst_us: int, version: str = "v2") -> None:
+    """Raises ParameterError for a limit that no kernel takes, naming the file and its range."""
+    v2 = version == "v2"
+    if not LEAST_US <= period_us <= LONGEST_PERIOD_US:
+        raise ParameterError(
+            f"{'cpu.max' if v2 else 'cpu.cfs_period_us'} takes a period from {LEAST_US:,} to "
+            f"{LONGEST_PERIOD_US:,} µs, not {period_us:,}.",
+            f"A group without one has {PERIOD_US:,} µs.",
+        )
+    if quota_us is not None and quota_us < LEAST_US:
+        raise ParameterError(
+            f"{'cpu.max' if v2 else 'cpu.cfs_quota_us'} takes a quota of {LEAST_US:,} µs or more, "
+            f"not {quota_us:,}.",
+            "Choose a longer period for a smaller share.",
+        )
+    if not 0 <= burst_us <= (quota_us or 0):
+        raise ParameterError(
+            f"{'cpu.max.burst' if v2 else 'cpu.cfs_burst_us'} takes 0 µs up to the quota "
+            f"({'none is set' if quota_us is None else f'{quota_us:,} µs'}), not {burst_us:,}.",
+        )
+
+
+def parse_counted(text: str, path: str = "cpu.stat") -> Counted:
+    """cpu.stat of either version.  Raises PlacementError for a file that counts no periods."""
+    values = {}
+    for line in text.splitlines():
+        name, _, number = line.partition(" ")
+        values[name] = int(number)
+    try:
+        micro = "throttled_usec" in values
+        return Counted(
+            values["nr_periods"],
+            values["nr_throttled"],
+            values["throttled_usec"] * 1000 if micro else values["throttled_time"],
+            values.get("nr_bursts"),
+            values["burst_usec"] * 1000 if "burst_usec" in values else values.get("burst_time"),
+        )
+    except KeyError as missing:
+        raise PlacementError(
+            f"{path} has no {missing.args[0]}.", "The cpu controller is not switched on for this group."
+        ) from None
+
+
+def parse_pressure(text: str) -> dict[str, int]:
+    """A pressure file: {"some": µs, "full": µs} since the group was made, or since boot."""
+    found = {}
+    for line in text.splitlines():
+        kind, _, rest = line.partition(" ")
+        if total := re.search(r"total=(\d+)", rest):
+            found[kind] = int(total[1])
+    return found
+
+
+def slice_us() -> int | None:
+    """How much of its quota a group hands to a CPU at a time (sched_cfs_bandwidth_slice_us)."""
+    return files.number(SLICE)
+
+
+# ---- making and removing ----
+
+
+def possible() -> tuple[bool, str]:
+    """(True, "") where this user can make a group with a quota now, else (False, why not)."""
+    try:
+        with group("possible"):
+            return True, ""
+    except PlacementError as error:
+        return False, str(error)
+
+
+@contextlib.contextmanager
+def group(
+    name: str,
+    *,
+    quota_us: int | None = None,
+    period_us: int = PERIOD_US,
+    burst_us: int = 0,
+    weight: int | None = None,
+    cpus: Sequence[int] | None = None,
+    inside: Group | None = None,
+) -> Iterator[Group]:
+    """Make a group for one `with`; processes that are still in it at the end go back to where we are.
+
+    name     letters, digits and hyphens
+    weight   in v2's scale; None leaves the kernel's 100
+    cpus     the CPUs that it may run on; on v1 that makes a second group, in the cpuset hierarchy
+    inside   the group that it is made in, whose limits hold for it too; on v2 that one can hold no processes
+
+    Raises ParameterError for a limit that no kernel takes, and PlacementError, naming the file, for a group
+    that exists, a read-only mount, a controller that is not there, and everything that the kernel refuses.
+    """
+    if not re.fullmatch(r"[a-z0-9-]+", name):
+        raise ParameterError(f"A group cannot be called {name!r}.", "Use letters, digits and hyphens.")
+    check_limit(quota_us, period_us, burst_us)
+    clear()
+    homes = _homes()  # before anybody puts this very process into the group
+    made: list[str] = []
+    try:
+        found = _make(name, inside, cpus is not None, made)
+        if quota_us is not None or period_us != PERIOD_US:
+            found.limit(quota_us, period_us, burst_us)
+        if weight is not None:
+            found.weigh(weight)
+        if cpus is not None:
+            found.confine(cpus)
+        yield found
+    finally:
+        for folder in reversed(made):
+            _remove(folder, homes)
+
+
+def _make(name: str, inside: Group | None, with_cpus: bool, made: list[str]) -> Group:
+    """The folders of a group; each goes into `made` as soon as it is there."""
+    seen = Seen()
+    full = f"{owner_mark().replace(':', '.')}-{name}"
+    controllers = ("cpu", "cpuset") if with_cpus else ("cpu",)
+    if inside:
+        if inside.version == "v2":
+            _switch_on(inside.path, controllers)
+        made.append(_mkdir(f"{inside.path}/{full}"))
+        found = Group(made[-1], inside.version)
+        if with_cpus and found.version == "v1":
+            found.cpuset_path = _make_v1_cpuset(seen, full, inside.cpuset_path, made)
+        return found
+    cpu = _steered(seen, "cpu")
+    made.append(_mkdir_below(_parent(cpu, controllers), full, controllers if cpu.version == "v2" else ()))
+    found = Group(made[-1], cpu.version)
+    if with_cpus and cpu.version == "v1":
+        found.cpuset_path = _make_v1_cpuset(seen, full, None, made)
+    return found
+
+
+def _make_v1_cpuset(seen: Seen, full: str, above: str | None, made: list[str]) -> str:
+    """The same group in the cpuset hierarchy, with all the CPUs and memory of the one that it is in."""
+    found = _steered(seen, "cpuset")
+    if found.version != "v1":
+        raise PlacementError(
+            "The cpu controller is in a v1 hierarchy and cpuset in a v2 one.",
+            "Boot with one version of control groups.",
+        )
+    parent = above or _parent(found, ("cpuset",))
+    if above is None:
+        with contextlib.suppress(FileExistsError):
+            _mkdir_plain(parent)
+        _inherit_cpus(parent)
+    made.append(_mkdir(f"{parent}/{full}"))
+    _inherit_cpus(made[-1])
+    return made[-1]
+
+
+def _inherit_cpus(folder: str) -> None:
+    """A new v1 cpuset is empty, and takes no process before it has CPUs and memory nodes."""
+    above = folder.rpartition("/")[0]
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        if not files.read(f"{folder}/{name}"):
+            _write(f"{folder}/{name}", _read(f"{above}/{name}"))
+
+
+def _steered(seen: Seen, controller: str) -> Hierarchy:
+    found = hierarchy(seen, controller)
+    if found:
+        return found
+    mounted = ", ".join(f"{point} ({kind})" for _, point, kind, _ in seen.mounts if kind.startswith("cgroup"))
+    raise PlacementError(
+        f"No mounted hierarchy of control groups has the {controller} controller; mounted: "
+        f"{mounted or 'none'}.",
+        "Mount one, such as: mount -t cgroup2 none /sys/fs/cgroup.",
+    )
+
+
+def _parent(found: Hierarchy, controllers: Sequence[str]) -> str:
+    """Where our parent group goes: its path, with what must be switched on above it in its name."""
+    wanted = {"cpu": ("cpu.max", "cpu.cfs_quota_us"), "cpuset": ("cpuset.cpus",)}
+    folder, why = try_making(found, wanted[controllers[0]])
+    if found.version == "v1":
+        if folder:
+            return f"{folder}/{PARENT}"
+        raise PlacementError(_no_place(found, why), _WHO)
+    # v2: a group has the files of a controller only where it is switched on above.  As the owner we may.
+    candidates = [folder] if folder else lineage(found)[::-1]
+    for place in candidates:
+        there = (files.read(f"{place}/cgroup.controllers") or "").split()
+        on = (files.read(f"{place}/cgroup.subtree_control") or "").split()
+        missing = [name for name in controllers if name not in on]
+        mine = os.access(files.place(place), os.W_OK | os.X_OK)
+        if (
+            mine
+            and all(name in there for name in controllers)
+            and (
+                not missing
+                or (
+                    os.access(files.place(f"{place}/cgroup.subtree_control"), os.W_OK)
+                    and not _holds_processes(place, found)
+                )
+            )
+        ):
+            return f"{place}/{PARENT}{''.join(f'+{name}' for name in missing)}"
+    raise PlacementError(_no_place(found, why), _WHO)
+
+
+def _no_place(found: Hierarchy, why: str) -> str:
+    folder = found.group or found.mount
+    if not os.access(files.place(folder), os.W_OK) and os.statvfs(files.place(folder)).f_flag & os.ST_RDONLY:
+        why = "it is mounted read-only"
+    return f"No control group can be made in {folder} or above it: {why}."
+
+
+def _holds_processes(folder: str, found: Hierarchy) -> bool:
+    """Whether a v2 group has processes of its own; then only the root lets controllers be switched on."""
+    return folder != found.mount and bool(files.read(f"{folder}/cgroup.procs"))
+
+
+def _mkdir_below(parent: str, full: str, controllers: Sequence[str]) -> str:
+    """Make the group in its parent, and the parent too where it is not there (or was just taken away)."""
+    for attempt in range(5):
+        above, name = parent.rpartition("/")[::2]
+        if switched := name.split("+")[1:]:
+            _switch_on(above, switched)
+        if not files.exists(parent):
+            with contextlib.suppress(FileExistsError):
+                _mkdir_plain(parent)
+        try:
+            _switch_on(parent, controllers)
+            return _mkdir(f"{parent}/{full}")
+        except (FileNotFoundError, PlacementError):
+            if files.exists(parent) or attempt == 4:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _switch_on(folder: str, controllers: Sequence[str]) -> None:
+    on = (files.read(f"{folder}/cgroup.subtree_control") or "").split()
+    for name in controllers:
+        if name not in on:
+            _write(f"{folder}/cgroup.subtree_control", f"+{name}")
+
+
+def _writable(path: str) -> Path:
+    """The real place of a folder to be made.  Raises PlacementError where the one above it is read-only."""
+    place = files.place(path)
+    if place.parent.exists() and os.statvfs(place.parent).f_flag & os.ST_RDONLY:
+        raise PlacementError(
+            f"{path} cannot be made: {_WHY[errno.EROFS]}.", "Remount it, or leave the container that does so."
+        )
+    return place
+
+
+def _mkdir_plain(path: str) -> None:
+    """Raises PlacementError, but FileExistsError and FileNotFoundError as they are."""
+    try:
+        _writable(path).mkdir()
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError as error:
+        raise PlacementError(f"{path} cannot be made: {_reason(error)}.", _WHO) from error
+
+
+def _mkdir(path: str) -> str:
+    try:
+        _mkdir_plain(path)
+    except FileExistsError:
+        raise PlacementError(
+            f"The control group {path} exists already.", "Choose another name, or run `sched-labs clean`."
+        ) from None
+    return path
+
+
+def _remove(folder: str, homes: dict[str, list[str]]) -> None:
+    """Empty a group, its inner groups first, and take it away, and our parent with the last group in it."""
+    for inner in files.names(folder):
+        if files.is_folder(f"{folder}/{inner}"):
+            _remove(f"{folder}/{inner}", homes)
+    end = time.monotonic() + _REMOVED_WITHIN_S
+    while True:
+        _move_out(folder, homes)
+        try:
+            files.place(folder).rmdir()
+            break
+        except FileNotFoundError:
+            break
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > end:
+                raise PlacementError(
+                    f"The control group {folder} cannot be removed: {_reason(error)}.",
+                    "Run `sched-labs clean`.",
+                ) from error
+        time.sleep(0.005)
+    above, _, name = folder.rpartition("/")[0].rpartition("/")
+    if name.partition("+")[0] == PARENT:
+        try:
+            files.place(f"{above}/{name}").rmdir()
+        except OSError:
+            return  # another program's group is in it, or it has gone
+        for controller in name.split("+")[1:]:
+            with contextlib.suppress(PlacementError):  # somebody else uses it by now
+                _write(f"{above}/cgroup.subtree_control", f"-{controller}")
+
+
+def _move_out(folder: str, homes: dict[str, list[str]]) -> None:
+    """Its processes go to where this program is, or to one of the groups above it that takes them."""
+    places = [home for mount, line in homes.items() if folder.startswith(f"{mount}/") for home in line]
+    for pid in (files.read(f"{folder}/cgroup.procs") or "").split():
+        for home in places:
+            try:
+                _write(f"{home}/cgroup.procs", pid)
+                break
+            except PlacementError:
+                continue  # it has ended, or this group takes no processes
+
+
+def _homes() -> dict[str, list[str]]:
+    """For each mounted hierarchy, where processes can go that leave a group of ours: this program's group and
+    those above it.
+    """
+    seen = Seen()
+    found = [hierarchy(seen, controller) for controller in ("cpu", "cpuset")]
+    return {each.mount: lineage(each) for each in found if each}
+
+
+# ---- what a killed program left ----
+
+
+def left_behind() -> Iterator[tuple[str, bool]]:
+    """(folder, whether the program that made it still runs) of every group of ours, deepest first."""
+    found: dict[str, bool] = {}
+    for parent in _parents():
+        for name in files.names(parent):
+            if not files.is_folder(f"{parent}/{name}"):
+                continue
+            mark = _OURS.fullmatch(name)
+            found[f"{parent}/{name}"] = bool(mark) and _lives(int(mark[1]), mark[2])  # type: ignore[index]
+    yield from found.items()
+
+
+def _parents() -> list[str]:
+    """Our parent groups, wherever they can be: in this process's line, and in the place for new groups."""
+    seen, places = Seen(), []
+    for controller in ("cpu", "cpuset"):
+        if found := hierarchy(seen, controller):
+            places += [*lineage(found), found.mount]
+            if found.version == "v2":
+                uid = os.getuid()
+                places.append(f"{found.mount}/user.slice/user-{uid}.slice/user@{uid}.service")
+    return [
+        f"{place}/{name}"
+        for place in dict.fromkeys(places)
+        for name in files.names(place)
+        if name.partition("+")[0] == PARENT and files.is_folder(f"{place}/{name}")
+    ]
+
+
+def _lives(pid: int, start: str) -> bool:
+    try:
+        return owner_mark(pid) == f"{pid}:{start}"
+    except OSError:
+        return False
+
+
+def clear(*, everything: bool = False) -> list[str]:
+    """Remove the groups whose program has gone; sentences about what was removed and what was left alone.
+
+    everything   also those of programs that run
+    """
+    said = []
+    homes = _homes()
+    for folder, lives in left_behind():
+        if lives and not everything:
+            said.append(f"Left alone: the control group {folder}, whose program is running.")
+            continue
+        try:
+            _remove(folder, homes)
+            said.append(f"Removed: the control group {folder}.")
+        except PlacementError as error:
+            said.append(f"Left alone: {error.what}")
+    for parent in _parents():
+        if not any(files.is_folder(f"{parent}/{name}") for name in files.names(parent)):
+            with contextlib.suppress(PlacementError):
+                _remove(parent, homes)
+                said.append(f"Removed: the empty control group {parent}.")
+    return said
+
+
+# ---- the kernel's files ----
+
+
+def _read(path: str) -> str:
+    text, why = files.look(path)
+    if text is None:
+        raise PlacementError(f"{path} cannot be read: {why}.", "Is the controller switched on here?")
+    return text
+
+
+def _write(path: str, text: str) -> None:
+    """Write one of the kernel's files; never creates one."""
+    try:
+        handle = os.open(files.place(path), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            os.write(handle, text.encode())
+        finally:
+            os.close(handle)
+    except OSError as error:
+        remedy = ""
+        if error.errno == errno.ENOENT and "burst" in path:
+            remedy = "Saved-up quota came with kernel 5.14."
+        elif error.errno == errno.EINVAL and "cgroup.procs" not in path:
+            remedy = "On v1 a group may not have a larger share than the group that it is in."
+        elif error.errno == errno.EINVAL:
+            remedy = "A real-time thread cannot enter a group without cpu.rt_runtime_us."
+        elif error.errno in (errno.EACCES, errno.EPERM):
+            remedy = _WHO
+        raise PlacementError(f"{path} does not take {text!r}: {_reason(error)}.", remedy) from error
+
+
+def _reason(error: OSError) -> str:
+    return _WHY.get(error.errno or 0, (error.strerror or str(error)).lower())
