@@ -24,7 +24,7 @@ ROOMS = (
     {"store"},
     {"lock", "progress", "stats"},
     {"result"},
-    {"workloads", "placement", "policies"},
+    {"workloads", "placement", "policies", "cgroups"},
     {"probes"},
     {"experiments"},
     {"figures"},
