@@ -57,6 +57,32 @@ def four(*half: float) -> list[dict[str, Any]]:
     return [regime("yield", "spread", "oversubscribed", (half[0], half[1], half[2]))]
 
 
+def hogs(
+    number: int, stint: float, gap: float, half: float = 0.01, *, wish: float = nan, own: float = 1.4e6
+) -> dict[str, Any]:
+    """One row of a sweep of slices: medians in ns with intervals of +- half of themselves."""
+    return {
+        "hogs": number,
+        "wished_slice_ns": wish,
+        "stint_p50_ns": stint,
+        "stint_lo_ns": stint * (1 - half),
+        "stint_hi_ns": stint * (1 + half),
+        "gap_p50_ns": gap,
+        "gap_lo_ns": gap * (1 - half),
+        "gap_hi_ns": gap * (1 + half),
+        "gap_p90_ns": gap * 1.1,
+        "gap_max_ns": gap * 2,
+        "gaps_per_stint": gap / stint,
+        "slice_ns": own,
+        "tick_ns": 4e6,
+    }
+
+
+def wishing(wish: float, stint: float, half: float = 0.01) -> list[dict[str, Any]]:
+    plain = [hogs(2, 4e6, 4e6, half), hogs(4, 4e6, 12e6, half)]
+    return [*plain, hogs(4, stint, 3 * stint, half, wish=wish)]
+
+
 CASES: list[Case] = [
     ("002-021", HOLDS, crowd(wakeups_per_slice=0.99), "99.0% of the turns"),
     ("002-021", FAILS, crowd(wakeups_per_slice=0.004), "0.4% of the turns"),
@@ -90,6 +116,31 @@ CASES: list[Case] = [
     ("L47", FAILS, means("spread", "light", 400, 21800), "saw 400 ns (2%)"),
     ("L47", UNKNOWN, means("spread", "light", 14e3, 21e3), "67%"),
     ("L47", UNKNOWN, means("spread", "light", 20e3, 21e3, instrument="self_timed"), "needs the probe"),
+    ("L11", HOLDS, [hogs(2, 12e6, 12e6), hogs(8, 3e6, 21e6)], "12 ms among 2 hogs, 3 ms among 8"),
+    ("L11", FAILS, [hogs(2, 4e6, 4e6), hogs(16, 4e6, 60e6)], "4 ms among 2 hogs, 4 ms among 16"),
+    ("L11", UNKNOWN, [hogs(2, 4e6, 4e6, 0.5), hogs(16, 3e6, 60e6, 0.5)], "overlap"),
+    ("L11", UNKNOWN, [hogs(2, 4e6, 4e6)], "two numbers of hogs"),
+    ("002-006", HOLDS, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 28e6)], "1.10 × (N - 1) stints"),
+    ("002-006", FAILS, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 80e6)], "3.14 × (N - 1)"),
+    ("002-006", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 45e6)], "1.77 ×"),
+    ("002-016", HOLDS, [hogs(2, 4e6, 4e6), hogs(3, 4e6, 4e6)], "a wait is 1.0 stints long"),
+    ("002-016", FAILS, [hogs(2, 4e6, 4e6), hogs(16, 4e6, 60e6)], "a wait is 15.0 stints long"),
+    ("002-016", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(3, 4e6, 6e6, 0.4)], "spans a limit"),
+    ("002-030", HOLDS, [hogs(2, 1.5e6, 1.5e6), hogs(4, 1.5e6, 4.5e6)], "a wait 4.5 ms"),
+    ("002-030", FAILS, [hogs(2, 4e6, 4e6), hogs(4, 4e6, 12e6)], "a wait 12 ms"),
+    ("002-030", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(4, 2e6, 6e6, 0.3)], "spans"),
+    ("002-057", HOLDS, [hogs(2, 4e6, 4e6), hogs(6, 160e6, 800e6)], "800 ms or less"),
+    ("002-057", FAILS, [hogs(2, 4e6, 4e6), hogs(6, 4e6, 20e6)], "20 ms or less"),
+    ("002-057", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(6, 80e6, 400e6, 0.3)], "spans"),
+    ("002-057", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 28e6)], "did not measure 6 hogs"),
+    ("base-slice", HOLDS, [hogs(2, 1.4e6, 1.4e6), hogs(4, 1.4e6, 4e6)], "a turn takes 1.4 ms"),
+    ("base-slice", FAILS, [hogs(2, 4e6, 4e6), hogs(4, 4e6, 12e6)], "tick comes every 4 ms"),
+    ("base-slice", UNKNOWN, [hogs(2, 1.7e6, 2e6, 0.3), hogs(4, 2e6, 6e6)], "spans"),
+    ("base-slice", UNKNOWN, [hogs(2, 4e6, 4e6, own=nan), hogs(4, 4e6, 12e6)], "does not tell its slice"),
+    ("002-126", HOLDS, wishing(20e6, 20e6), "asked for 20 ms ran 20 ms at a time, 4 ms without asking"),
+    ("002-126", FAILS, wishing(20e6, 4e6), "ran 4 ms at a time"),
+    ("002-126", UNKNOWN, wishing(20e6, 4.2e6, 0.1), "overlap"),
+    ("002-126", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(4, 4e6, 12e6)], "grants no slices"),
 ]  # fmt: skip
 
 

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sched_labs import lock, machine
 from sched_labs.errors import ParameterError
 from sched_labs.experiments import find
+from sched_labs.experiments.slices import turns
 from sched_labs.result import Result
 
 CPUS = len(machine.survey().cpus_allowed)
@@ -114,3 +116,59 @@ def test_the_figure_of_the_regimes(regimes: Result) -> None:
 def test_regimes_that_no_run_could_use(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         find("regimes.sweep")(progress=False, save=False, **wrong)
+
+
+# ---- slices -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def slices(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return tiny("slices.sweep", tmp_path_factory, duration_s=0.25)
+
+
+def test_turns_of_hogs(slices: Result) -> None:
+    assert (slices.data["stint_ns"] > 0).all() and (slices.data["gap_ns"] > 0).all()
+    table = slices.summary()
+    own = table[table["wished_slice_ns"].isna()]
+    assert own["hogs"].tolist() == [2, 4]
+    assert (table["stint_p10_ns"] <= table["stint_p90_ns"]).all()
+    assert (table["gap_p50_ns"] <= table["gap_max_ns"]).all()
+    # Whoever shares a CPU with three others waits longer than who shares it with one, in sum over the run.
+    mean = slices.data[slices.data["wished_slice_ns"].isna()].groupby("hogs")[["stint_ns", "gap_ns"]].sum()
+    waits = mean["gap_ns"] / mean["stint_ns"]
+    assert waits[4] > waits[2]
+
+
+def test_turns_are_made_of_gaps() -> None:
+    # CONSTRUCTED: hogs 0 and 1 take turns of 4 ms; another program borrows 1 ms from hog 1 in its turn.
+    ms = 1_000_000
+    gaps = [(0, 4, 5), (0, 13, 4), (0, 21, 4), (1, 0, 4), (1, 6, 1), (1, 9, 4), (1, 17, 4), (1, 25, 4)]
+    table = turns(pd.DataFrame([(w, a * ms, n * ms) for w, a, n in gaps], columns=["worker", "at_ns", "ns"]))
+    first = table[table["worker"] == 1].iloc[0]
+    assert first["gap_ns"] == 4 * ms and first["stint_ns"] == 4 * ms
+    assert (table["stint_ns"] == 4 * ms).all() and (table["gap_ns"] == 4 * ms).all()
+
+
+def test_the_figure_of_the_slices(slices: Result) -> None:
+    drawn(slices)
+
+
+def test_slices_are_left_out_where_the_kernel_ignores_them(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from sched_labs import policies
+
+    def ignored(tid: int, policy: policies.Policy) -> None:
+        raise policies.PolicyError("It ignores that", "slices came later", 0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policies, "apply", ignored)
+        result = tiny("slices.sweep", tmp_path_factory, hogs=[2], duration_s=0.1)
+    assert result.data["wished_slice_ns"].isna().all()
+    assert any(note.level == "missing" and "slices came later" in note.text for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"hogs": [1]}, {"hogs": 3}, {"trials": 0}, {"duration_s": 0}, {"wished_slices_ns": ["x"]}]
+)
+def test_slices_that_no_run_could_use(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        find("slices.sweep")(progress=False, save=False, **wrong)

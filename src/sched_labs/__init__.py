@@ -23,6 +23,7 @@ _WHERE = {
     "regimes": ("sched_labs.experiments.regimes", None),
     "slices": ("sched_labs.experiments.slices", None),
     "reference": ("sched_labs.experiments.reference", None),
+    "convoy": ("sched_labs.experiments.convoy", None),
     "machine": ("sched_labs.machine", None),
     "stats": ("sched_labs.stats", None),
     "figures": ("sched_labs.figures", None),

@@ -124,6 +124,93 @@ def _pinned_tens_of_ms(table: pd.DataFrame) -> Verdict:
     return yes(cell.p99_ns >= 1e7, reason)
 
 
+# ---- slices -----------------------------------------------------------------------------------------------
+
+
+def _own(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of hogs with the kernel's own slice."""
+    found = table[table["wished_slice_ns"].isna()].sort_values("hogs")
+    if len(found) < 2:
+        raise CannotTell("This run did not measure two numbers of hogs.")
+    return found
+
+
+def _among(table: pd.DataFrame, hogs: int) -> pd.Series:
+    return _row(_own(table), f"{hogs} hogs", hogs=hogs)
+
+
+def _slices_shrink(table: pd.DataFrame) -> Verdict:
+    own = _own(table)
+    few, many = own.iloc[0], own.iloc[-1]
+    reason = (
+        f"a stint lasts {ns(few.stint_p50_ns)} among {int(few.hogs)} hogs, {ns(many.stint_p50_ns)} among "
+        f"{int(many.hogs)}."
+    )
+    if many.stint_hi_ns < 0.8 * few.stint_lo_ns:
+        return Verdict(HOLDS, reason)
+    if many.stint_lo_ns > 0.8 * few.stint_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _a_turn_is_a_slice(table: pd.DataFrame) -> Verdict:
+    few = _own(table).iloc[0]
+    if math.isnan(few.slice_ns):
+        raise CannotTell("This kernel does not tell its slice.")
+    reason = f"the kernel's slice is {ns(few.slice_ns)}, a turn takes {ns(few.stint_p50_ns)}"
+    if not math.isnan(few.tick_ns):
+        reason += f", and its tick comes every {ns(few.tick_ns)}"
+    return _within(few.stint_lo_ns, few.stint_hi_ns, 0.8 * few.slice_ns, 1.25 * few.slice_ns, f"{reason}.")
+
+
+def _queue_times_slice(table: pd.DataFrame) -> Verdict:
+    own = _own(table)
+    longest = (own["gap_p90_ns"] / ((own["hogs"] - 1) * own["stint_p50_ns"])).max()
+    reason = f"nine of ten waits ended within {longest:.2f} × (N - 1) stints, for every N."
+    if 1.5 < longest <= 2:
+        raise CannotTell(reason)
+    return yes(longest <= 1.5, reason)
+
+
+def _waits_one_slice(table: pd.DataFrame) -> Verdict:
+    many = _own(table).iloc[-1]
+    reason = f"among {int(many.hogs)} hogs a wait is {many.gaps_per_stint:.1f} stints long."
+    ends = many.gap_lo_ns / many.stint_hi_ns, many.gap_hi_ns / many.stint_lo_ns
+    return _within(*ends, 0, 1.25, reason)
+
+
+def _six_wait_800_ms(table: pd.DataFrame) -> Verdict:
+    cell = _among(table, 6)
+    reason = (
+        f"among 6 hogs half of the waits took {ns(cell.gap_p50_ns)} or less, "
+        f"all at most {ns(cell.gap_max_ns)}."
+    )
+    return _within(cell.gap_lo_ns, cell.gap_hi_ns, 400e6, math.inf, reason)
+
+
+def _four_wait_4_5_ms(table: pd.DataFrame) -> Verdict:
+    cell = _among(table, 4)
+    reason = f"among 4 hogs a stint lasts {ns(cell.stint_p50_ns)} and a wait {ns(cell.gap_p50_ns)}."
+    return _within(cell.gap_lo_ns, cell.gap_hi_ns, 3.6e6, 5.4e6, reason)
+
+
+def _own_slice(table: pd.DataFrame) -> Verdict:
+    wished = table.dropna(subset=["wished_slice_ns"]).sort_values("wished_slice_ns")
+    if wished.empty:
+        raise CannotTell("This kernel grants no slices of one's own.")
+    longest = wished.iloc[-1]
+    plain = _among(table, int(longest.hogs))
+    reason = (
+        f"{int(longest.hogs)} hogs that asked for {ns(longest.wished_slice_ns)} ran "
+        f"{ns(longest.stint_p50_ns)} at a time, {ns(plain.stint_p50_ns)} without asking."
+    )
+    if longest.stint_lo_ns > plain.stint_hi_ns:
+        return Verdict(HOLDS, reason)
+    if longest.stint_hi_ns <= 1.1 * plain.stint_p50_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
 CLAIMS = [
     Claim("002-021", "A sched_yield causes a wake-up and a reschedule.", COURSE, "regimes.sweep",
           _yield_wakes),
@@ -141,4 +228,18 @@ CLAIMS = [
           _only_ebpf),
     Claim("L47", "The run delay in schedstat sees short wake-up waits as well as a probe does.",
           "how schedstat is often used", "regimes.sweep", _schedstat_sees_short_waits),
+    Claim("L11", "The more threads share a CPU, the shorter each one's turn becomes.",
+          "descriptions of CFS with a target latency", "slices.sweep", _slices_shrink),
+    Claim("002-006", "On a full CPU a wait is bounded by the length of the queue times the slice.", COURSE,
+          "slices.sweep", _queue_times_slice),
+    Claim("002-016", "A runnable thread waits for one slice at most.", COURSE, "slices.sweep",
+          _waits_one_slice),
+    Claim("002-030", "Four threads on one CPU wait 4.5 ms for their turn.", COURSE, "slices.sweep",
+          _four_wait_4_5_ms),
+    Claim("002-057", "With six threads for each CPU, a thread waits 800 ms.", COURSE, "slices.sweep",
+          _six_wait_800_ms),
+    Claim("base-slice", "A turn lasts as long as the slice that the kernel is set to.",
+          "what the name base_slice_ns suggests", "slices.sweep", _a_turn_is_a_slice),
+    Claim("002-126", "A thread that asks for a longer slice is left alone for longer.",
+          "sched(7) and the EEVDF documentation", "slices.sweep", _own_slice),
 ]  # fmt: skip

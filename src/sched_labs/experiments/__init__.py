@@ -17,6 +17,7 @@ MODULES = {
     "reference.costs": "reference",
     "regimes.sweep": "regimes",
     "slices.sweep": "slices",
+    "convoy.locks": "convoy",
 }
 
 

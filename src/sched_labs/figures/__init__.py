@@ -11,7 +11,7 @@ under `@draws("the.kind")`, imported here.
 
 from __future__ import annotations
 
-from . import axes, histogram, matrix, recovery, reference, regimes, sleeper, slices, style, warmup
+from . import axes, convoy, histogram, matrix, recovery, reference, regimes, sleeper, slices, style, warmup
 from .base import Drawable, Figure, Prediction, draw, draws
 from .compare import compare
 from .reference import ladder
@@ -22,6 +22,7 @@ __all__ = [
     "Prediction",
     "axes",
     "compare",
+    "convoy",
     "draw",
     "draws",
     "histogram",

@@ -1,0 +1,194 @@
+"""How long a hog runs and how long it waits for its next turn, against how many share the CPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from . import axes, style
+from .base import (
+    Drawable,
+    Figure,
+    Prediction,
+    also_drawn,
+    canvas,
+    columns,
+    dashed,
+    draws,
+    each,
+    machine_name,
+    provenance,
+    times_ns,
+)
+
+KIND = "slices.sweep"
+_COLUMNS = (
+    "hogs",
+    "wished_slice_ns",
+    "turns",
+    "stint_p50_ns",
+    "stint_lo_ns",
+    "stint_hi_ns",
+    "gap_p50_ns",
+    "gap_lo_ns",
+    "gap_hi_ns",
+    "gap_p90_ns",
+    "slice_ns",
+    "tick_ns",
+)
+_LOOKS: dict[str, dict[str, Any]] = {
+    "stint": {"color": style.colour(style.ALONE), "marker": "s"},
+    "gap": {"color": style.colour(style.PREEMPTED), "marker": "o"},
+}
+_WORDS = {"stint": "runs: half of the stints are shorter", "gap": "waits: half of the gaps are shorter"}
+
+
+def frame(result: Drawable) -> pd.DataFrame:
+    """What the figure shows, one row per number of hogs and wished slice.
+
+    - hogs: how many share the CPU
+    - wished_slice_ns: the slice that they asked for; missing where they took the kernel's own
+    - turns: how many were timed
+    - stint_p50_ns, stint_lo_ns, stint_hi_ns: how long a hog runs in a turn: median and 95 % interval
+    - gap_p50_ns, gap_lo_ns, gap_hi_ns, gap_p90_ns: how long it waits for the next
+    - expected_gap_ns: (hogs - 1) stints of this run's median over all numbers of hogs
+    - slice_ns, tick_ns: the kernel's own slice and tick; missing if unknown
+
+    Raises ResultError when nothing was measured.
+    """
+    table = columns(result.summary(), _COLUMNS, "The summary of these slices")
+    own = table[table["wished_slice_ns"].isna()]
+    typical = float(own["stint_p50_ns"].median()) if len(own) else math.nan
+    return table.assign(expected_gap_ns=(table["hogs"] - 1) * typical)
+
+
+@draws(KIND)
+def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+    """Stint and gap with their intervals; what turns of equal length would give is a thin line."""
+    table = frame(result)
+    own = table[table["wished_slice_ns"].isna()]
+    pale = None
+    if recorded is not None:
+        found = frame(recorded)
+        pale = found[found["wished_slice_ns"].isna()]
+    marks = times_ns(predictions)
+    with style.drawing():
+        drawing = canvas(400)
+        ax = drawing.add_subplot()
+        _axes(ax, [part for part in (table, pale) if part is not None], marks)
+        if pale is not None:
+            for kind in _LOOKS:
+                ax.plot(pale["hogs"], pale[f"{kind}_p50_ns"], color=style.colour(style.RECORDED), zorder=1.8)
+        ax.plot(own["hogs"], own["expected_gap_ns"], color=style.colour(style.NEUTRAL), linewidth=1.0,
+                linestyle=(0, (1, 2)))  # fmt: skip
+        for kind, look in _LOOKS.items():
+            _line(ax, own, kind, look)
+        _wished(ax, table)
+        for _, ns in marks:
+            ax.axhline(ns, **dashed())
+        _kernel_marks(ax, table)
+        drawing.legend(handles=_handles(table, recorded, marks), loc="outside upper left", ncols=1)
+    return Figure(
+        drawing,
+        KIND,
+        alt=_alt(table) + also_drawn(recorded, predictions),
+        caption=_caption(table),
+        provenance=provenance(result, recorded),
+        data=table,
+        title="Stint and gap, by the number of hogs",
+    )
+
+
+def _axes(ax: Axes, tables: Sequence[pd.DataFrame], marks: Sequence[tuple[str, float]]) -> None:
+    low = min([*(part["stint_p50_ns"].min() for part in tables), *(ns for _, ns in marks)])
+    kernel = tables[0][["slice_ns", "tick_ns"]].min().dropna()
+    low = min([low, *kernel])
+    high = max([*(part["gap_p90_ns"].max() for part in tables), *(ns for _, ns in marks)])
+    axes.log_time(ax, "y", low / 1.6, high * 1.3)
+    numbers = sorted(set(np.concatenate([part["hogs"].to_numpy() for part in tables])))
+    ax.set_xscale("log", base=2)
+    ax.set_xlim(numbers[0] / 1.15, numbers[-1] * 1.35)
+    ax.xaxis.set_major_locator(FixedLocator([float(n) for n in numbers]))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
+    ax.set_xlabel("threads that never sleep, on one CPU")
+    ax.set_ylabel("time")
+
+
+def _line(ax: Axes, rows: pd.DataFrame, kind: str, look: dict[str, Any]) -> None:
+    ax.plot(rows["hogs"], rows[f"{kind}_p50_ns"], zorder=3, **look)
+    finite = rows[np.isfinite(rows[f"{kind}_lo_ns"])]
+    ax.vlines(finite["hogs"], finite[f"{kind}_lo_ns"], finite[f"{kind}_hi_ns"], color=look["color"],
+              linewidth=1.6)  # fmt: skip
+
+
+def _wished(ax: Axes, table: pd.DataFrame) -> None:
+    for row in each(table.dropna(subset=["wished_slice_ns"])):
+        ax.plot(row.hogs, row.stint_p50_ns, marker="D", linestyle="none", markerfacecolor="none",
+                markeredgewidth=1.8, color=style.colour(style.ALONE), zorder=3.2)  # fmt: skip
+        ax.annotate(
+            f"{axes.time_text(row.wished_slice_ns)} wished",
+            (row.hogs, row.stint_p50_ns),
+            xytext=(-7, 5),
+            textcoords="offset points",
+            ha="right",
+            fontsize=style.SMALL,
+            color=style.colour(style.NEUTRAL),
+        )
+
+
+def _kernel_marks(ax: Axes, table: pd.DataFrame) -> None:
+    for name, column in (("slice", "slice_ns"), ("tick", "tick_ns")):
+        value = float(table[column].iloc[0])
+        if math.isfinite(value):
+            ax.axhline(value, color=style.colour(style.NEUTRAL), linewidth=1.0, zorder=1.5)
+            ax.annotate(
+                f"{name} {axes.time_text(value)}",
+                (1, value),
+                xycoords=("axes fraction", "data"),
+                xytext=(-2, 3),
+                textcoords="offset points",
+                ha="right",
+                fontsize=style.SMALL,
+                color=style.colour(style.NEUTRAL),
+            )
+
+
+def _handles(
+    table: pd.DataFrame, recorded: Drawable | None, marks: Sequence[tuple[str, float]]
+) -> list[Line2D]:
+    handles = [Line2D([], [], label=_WORDS[kind], **look) for kind, look in reversed(_LOOKS.items())]
+    thin = {"color": style.colour(style.NEUTRAL), "linewidth": 1.0, "linestyle": (0, (1, 2))}
+    handles.append(Line2D([], [], label="(N − 1) stints of equal length", **thin))  # type: ignore[arg-type]
+    if recorded is not None:
+        name = f"recorded: {machine_name(recorded.machine)}"
+        handles.append(Line2D([], [], color=style.colour(style.RECORDED), label=name))
+    return handles + [Line2D([], [], label=text, **dashed()) for text, _ in marks]
+
+
+def _caption(table: pd.DataFrame) -> str:
+    own = table[table["wished_slice_ns"].isna()]
+    few, many = own.iloc[0], own.iloc[-1]
+    return (
+        f"From {int(few.hogs)} hogs to {int(many.hogs)} a stint goes from "
+        f"{axes.time_text(few.stint_p50_ns)} to {axes.time_text(many.stint_p50_ns)}, and the wait for the next from "
+        f"{axes.time_text(few.gap_p50_ns)} to {axes.time_text(many.gap_p50_ns)}."
+    )
+
+
+def _alt(table: pd.DataFrame) -> str:
+    parts = ["Line plot with logarithmic axes: how long a hog runs and waits against how many share a CPU."]
+    for row in each(table):
+        wish = "" if math.isnan(row.wished_slice_ns) else f" that wish {axes.time_text(row.wished_slice_ns)}"
+        parts.append(
+            f"{row.hogs} hogs{wish}: stint {axes.time_text(row.stint_p50_ns)}, "
+            f"gap {axes.time_text(row.gap_p50_ns)}."
+        )
+    return " ".join(parts)
