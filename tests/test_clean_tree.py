@@ -22,7 +22,7 @@ ROOMS = (
     {"errors", "version"},
     {"machine"},
     {"store"},
-    {"lock", "progress", "stats"},
+    {"lock", "progress", "stats", "bandwidth", "quotas"},
     {"result"},
     {"workloads", "placement", "policies", "cgroups"},
     {"probes"},

@@ -1,0 +1,446 @@
+"""What a CPU limit does, computed: an event simulation of CFS bandwidth control.
+
+    from sched_labs import bandwidth
+    run = bandwidth.simulate(50_000, 100_000, threads=4, cpus=2, arrivals_per_s=80, work_us=5_000)
+    run.throttled_share, run.quantiles(), run.intervals
+
+It follows kernel/sched/fair.c (`__refill_cfs_bandwidth_runtime`, `__assign_cfs_rq_runtime`,
+`__return_cfs_rq_runtime`, `distribute_cfs_runtime`, `do_sched_cfs_slack_timer`) and
+Documentation/scheduler/sched-bwc.rst.  A global pool is filled up by the quota each period, at most to quota
+plus burst.  Run queues take runtime from it in slices, and one that falls idle gives back all but 1 ms.  One
+that finds the pool empty is throttled until the next period, or until the slack timer finds that more than a
+slice was given back.
+
+What it leaves out: the kernel notices an empty run queue at its next tick or switch and takes the overrun
+from the next period; other groups' threads use the CPUs too; a request that runs longer than a time slice
+shares its CPU.  Here a run queue stops on the microsecond, the CPUs are the group's own, and each serves one
+request after the other, oldest first, so that threads beyond the CPUs only wait.
+
+Times are in µs throughout, as in the kernel's own files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from .errors import ParameterError
+
+# kernel/sched/core.c: min_cfs_quota_period and max_cfs_quota_period.
+LEAST_US, LONGEST_PERIOD_US = 1_000, 1_000_000
+# kernel/sched/fair.c: min_cfs_rq_runtime, cfs_bandwidth_slack_period and min_bandwidth_expiration.
+KEPT_US, SLACK_DELAY_US, TOO_LATE_US = 1_000.0, 5_000.0, 2_000.0
+
+QUANTILES = (0.5, 0.9, 0.99, 0.999)
+MOST_THREADS, MOST_REQUESTS, LONGEST_S = 4096, 2_000_000, 3600
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What happened to a group under its limit.  All times in µs, from the start of the simulation.
+
+    parameters     what was asked for
+    nr_periods     periods that ended, as cpu.stat counts them: a group that does nothing for a whole period
+                   stops the clock until it runs again
+    nr_throttled   how many of them ended with a throttled run queue
+    nr_bursts      how many of them used more than a quota
+    burst_us       by how much, in sum
+    throttled_us   time that run queues stood throttled, summed over CPUs (cpu.stat: throttled_usec)
+    used_us        CPU time that the threads got
+    arrivals, completions, in_flight    requests; arrivals = completions + in_flight
+    latency_us     from arrival to completion, one per completed request, in the order of arrival
+    """
+
+    parameters: dict[str, Any]
+    nr_periods: int
+    nr_throttled: int
+    nr_bursts: int
+    burst_us: float
+    used_us: float
+    arrivals: int
+    latency_us: NDArray[np.float64]
+    _intervals: list[tuple[int, float, float]] = field(repr=False)
+    _used: list[float] = field(repr=False)  # CPU time used up to each period's end
+
+    @property
+    def completions(self) -> int:
+        return int(self.latency_us.size)
+
+    @property
+    def in_flight(self) -> int:
+        return self.arrivals - self.completions
+
+    @cached_property
+    def throttled_us(self) -> float:
+        return sum(end - start for _, start, end in self._intervals)
+
+    @property
+    def throttled_share(self) -> float:
+        """nr_throttled / nr_periods, from 0 to 1; 0 when no period ended."""
+        return self.nr_throttled / self.nr_periods if self.nr_periods else 0.0
+
+    @cached_property
+    def intervals(self) -> pd.DataFrame:
+        """When run queues stood throttled: cpu, start_us, end_us, length_us; by start."""
+        table = pd.DataFrame(self._intervals, columns=["cpu", "start_us", "end_us"])
+        table = table.astype({"cpu": int, "start_us": float, "end_us": float})
+        table["length_us"] = table["end_us"] - table["start_us"]
+        return table.sort_values(["start_us", "cpu"], ignore_index=True)
+
+    @cached_property
+    def periods(self) -> pd.DataFrame:
+        """One row per period: start_us and used_us, the CPU time that the group got in it."""
+        length = float(self.parameters["period_us"])
+        used = np.diff(np.array([0.0, *self._used]))
+        return pd.DataFrame({"start_us": length * np.arange(used.size), "used_us": used})
+
+    def quantile_us(self, q: float) -> float:
+        """The latency that a share q (0 to 1) of the completed requests did not exceed; NaN without any."""
+        return float(np.quantile(self.latency_us, q)) if self.completions else math.nan
+
+    def quantiles(self) -> dict[float, float]:
+        """Latency in µs by quantile, for QUANTILES."""
+        return {q: self.quantile_us(q) for q in QUANTILES}
+
+    def histogram(self, bars_per_doubling: int = 4) -> pd.DataFrame:
+        """Completed requests by latency: low_us, high_us, requests; bars are equally wide in the logarithm.
+
+        Their edges are 2 to the power of whole multiples of 1 / bars_per_doubling: two histograms share them.
+        """
+        if not self.completions:
+            return pd.DataFrame({"low_us": [], "high_us": [], "requests": []}).astype({"requests": int})
+        step = 1 / bars_per_doubling
+        # A latency on an edge belongs to the bar above it.
+        bars = np.floor(np.log2(np.maximum(self.latency_us, 1e-3)) / step + 1e-9).astype(int)
+        first = int(bars.min())
+        counts = np.bincount(bars - first)
+        edges = 2.0 ** (step * np.arange(first, first + counts.size + 1))
+        return pd.DataFrame({"low_us": edges[:-1], "high_us": edges[1:], "requests": counts})
+
+    def summary(self) -> pd.DataFrame:
+        """One row: nr_periods, nr_throttled, throttled_share, throttled_us, used_cpus, p50_us ... p999_us."""
+        names = {q: f"p{100 * q:g}_us".replace(".", "") for q in QUANTILES}
+        row: dict[str, Any] = {
+            "nr_periods": self.nr_periods,
+            "nr_throttled": self.nr_throttled,
+            "throttled_share": self.throttled_share,
+            "throttled_us": self.throttled_us,
+            "used_cpus": self.used_us / (1e6 * self.parameters["duration_s"]),
+        }
+        return pd.DataFrame([row | {names[q]: value for q, value in self.quantiles().items()}])
+
+    def __repr__(self) -> str:
+        p = self.parameters
+        return (
+            f"<Simulation of {p['quota_us']:g} µs in {p['period_us']:g} µs, {p['threads']} threads on "
+            f"{p['cpus']} CPUs: {self.nr_throttled} of {self.nr_periods} periods throttled>"
+        )
+
+
+def stall_us(quota_us: float, period_us: float, *, threads: int, cpus: int) -> float:
+    """How long threads that never sleep stand still in each period: period - quota / min(threads, cpus).
+
+    Nothing where the quota lasts for the whole period.  Slices move it: a run queue that got one runs on while
+    the others stand (`simulate` shows by how much).
+    """
+    check(quota_us, period_us, threads=threads, cpus=cpus)
+    return max(0.0, period_us - exhaustion_us(quota_us, threads=threads, cpus=cpus))
+
+
+def exhaustion_us(quota_us: float, *, threads: int, cpus: int) -> float:
+    """How long a quota lasts threads that never sleep: quota / min(threads, cpus)."""
+    return quota_us / min(threads, cpus)
+
+
+def check(
+    quota_us: float,
+    period_us: float,
+    *,
+    threads: int = 1,
+    cpus: int = 1,
+    burst_us: float = 0,
+    slice_us: float = 5000,
+) -> None:
+    """Raises ParameterError for what the kernel would refuse, naming its file and limit, and for no threads."""
+    for name, value in (("period", period_us), ("quota", quota_us)):
+        if not value >= LEAST_US:
+            raise ParameterError(
+                f"A {name} of {value:g} µs is refused by the kernel (cpu.max, cpu.cfs_{name}_us).",
+                f"It is at least {LEAST_US:,} µs.",
+            )
+    if period_us > LONGEST_PERIOD_US:
+        raise ParameterError(
+            f"A period of {period_us:g} µs is refused by the kernel (cpu.max, cpu.cfs_period_us).",
+            f"It is at most {LONGEST_PERIOD_US:,} µs.",
+        )
+    if not math.isfinite(quota_us):
+        raise ParameterError("Without a limit nothing is throttled.", "Give a finite quota in µs.")
+    if not 0 <= burst_us <= quota_us:
+        raise ParameterError(
+            f"A burst of {burst_us:g} µs is refused by the kernel (cpu.max.burst, cpu.cfs_burst_us).",
+            f"It lies between 0 and the quota, {quota_us:g} µs.",
+        )
+    if not 1 <= slice_us <= 1e9:
+        raise ParameterError(
+            f"A slice of {slice_us:g} µs is refused by the kernel (sched_cfs_bandwidth_slice_us).",
+            "It is at least 1 µs; the default is 5,000.",
+        )
+    for name, count in (("thread", threads), ("CPU", cpus)):
+        if not (isinstance(count, int | np.integer) and 1 <= count <= MOST_THREADS):
+            raise ParameterError(
+                f"{count!r} {name}s cannot run.", f"Give a whole number, 1 to {MOST_THREADS}."
+            )
+
+
+def simulate(
+    quota_us: float,
+    period_us: float,
+    *,
+    threads: int,
+    cpus: int,
+    burst_us: float = 0,
+    slice_us: float = 5000,
+    duration_s: float = 10.0,
+    arrivals_per_s: float | None = None,
+    work_us: float | None = None,
+    seed: int = 0,
+) -> Simulation:
+    """Simulate a group of threads under a CPU limit, alone on its CPUs.
+
+    With `arrivals_per_s` and `work_us` the threads serve requests, each of `work_us` CPU time, that arrive as
+    a Poisson process whether or not earlier ones are done (open loop); the seed makes it the same one each
+    time.  Without them the threads never sleep.
+
+    Raises ParameterError for what the kernel would refuse and for what makes no sense together.
+    """
+    check(quota_us, period_us, threads=threads, cpus=cpus, burst_us=burst_us, slice_us=slice_us)
+    if not 0 < duration_s <= LONGEST_S:
+        raise ParameterError(
+            f"{duration_s!r} s cannot be simulated.", f"Give more than 0 and at most {LONGEST_S} s."
+        )
+    if (arrivals_per_s is None) != (work_us is None):
+        raise ParameterError(
+            "Requests need both a rate and an amount of work.",
+            "Give arrivals_per_s and work_us, or neither for threads that never sleep.",
+        )
+    times: NDArray[np.float64] | None = None
+    if arrivals_per_s is not None:
+        if not 0 < arrivals_per_s * duration_s <= MOST_REQUESTS:
+            raise ParameterError(
+                f"{arrivals_per_s!r} requests per second for {duration_s:g} s cannot be simulated.",
+                f"Give a rate above 0 that makes at most {MOST_REQUESTS:,} requests.",
+            )
+        times = _poisson_us(arrivals_per_s, duration_s * 1e6, seed)
+    return replay(
+        quota_us,
+        period_us,
+        times,
+        threads=threads,
+        cpus=cpus,
+        burst_us=burst_us,
+        slice_us=slice_us,
+        duration_s=duration_s,
+        work_us=work_us,
+    )
+
+
+def _poisson_us(rate_per_s: float, end_us: float, seed: int) -> NDArray[np.float64]:
+    """Arrivals of a Poisson process: given their number, each is anywhere (Ross, Stochastic Processes)."""
+    generator = np.random.default_rng(seed)
+    return np.sort(generator.uniform(0, end_us, generator.poisson(rate_per_s * end_us / 1e6)))
+
+
+def replay(
+    quota_us: float,
+    period_us: float,
+    arrivals_us: ArrayLike | None,
+    *,
+    threads: int,
+    cpus: int,
+    duration_s: float,
+    burst_us: float = 0,
+    slice_us: float = 5000,
+    work_us: float | None = None,
+) -> Simulation:
+    """As `simulate`, for requests that arrive at given times (µs from a period's start, ascending).
+
+    For the model of a run whose arrivals were recorded.  None: threads that never sleep.
+    Raises ParameterError as `simulate` does, and for arrivals out of order or outside the duration.
+    """
+    check(quota_us, period_us, threads=threads, cpus=cpus, burst_us=burst_us, slice_us=slice_us)
+    if arrivals_us is None:
+        arrivals, work = [], math.inf
+    else:
+        array = np.asarray(arrivals_us, dtype=float).ravel()
+        if not (work_us is not None and 0 < work_us < math.inf):
+            raise ParameterError(f"A request of {work_us!r} µs cannot be served.", "Give work_us above 0.")
+        if array.size and not (
+            array[0] >= 0 and array[-1] <= duration_s * 1e6 and (np.diff(array) >= 0).all()
+        ):
+            raise ParameterError(
+                "Arrivals are out of order, or outside the simulated time.",
+                "Give ascending times in µs from 0 to the duration.",
+            )
+        arrivals, work = array.tolist(), float(work_us)
+    group = _Group(float(quota_us), float(period_us), float(burst_us), float(slice_us), min(threads, cpus))
+    finished = group.run(arrivals, work, duration_s * 1e6)
+    done = np.array(finished, dtype=float)
+    completed = np.isfinite(done)
+    parameters = {
+        "quota_us": quota_us,
+        "period_us": period_us,
+        "threads": threads,
+        "cpus": cpus,
+        "burst_us": burst_us,
+        "slice_us": slice_us,
+        "duration_s": duration_s,
+        "arrivals": None if arrivals_us is None else len(arrivals),
+        "work_us": work_us,
+    }
+    return Simulation(
+        parameters,
+        group.nr_periods,
+        group.nr_throttled,
+        group.nr_bursts,
+        group.burst_us,
+        group.used_us,
+        len(arrivals),
+        (done - np.asarray(arrivals, dtype=float))[completed],
+        group.intervals,
+        group.used_by,
+    )
+
+
+class _Group:
+    """A limited group; `run` is the event loop, and leaves what cpu.stat would say in the attributes.
+
+    An event is the end of a chunk: of a request, or of the runtime that its run queue holds.
+    """
+
+    def __init__(self, quota: float, period: float, burst: float, slice_: float, cpus: int) -> None:
+        self.quota, self.period, self.burst, self.slice, self.cpus = quota, period, burst, slice_, cpus
+        self.nr_periods = self.nr_throttled = self.nr_bursts = 0
+        self.burst_us = self.used_us = 0.0
+        self.intervals: list[tuple[int, float, float]] = []
+        self.used_by: list[float] = []
+
+    def run(self, arrivals: Sequence[float], work: float, end: float) -> list[float]:
+        """Run until `end`; return when each request was finished (infinite for those that were not)."""
+        cpus, slice_ = self.cpus, self.slice
+        pool = filled = self.quota
+        counting, untouched = True, True  # is the period timer on?  has nobody taken runtime in this period?
+        local = [0.0] * cpus  # runtime that the run queue holds
+        left = [work] * cpus  # of the request that the CPU serves
+        chunk = [0.0] * cpus
+        serves = [-1] * cpus
+        finished = [math.inf] * len(arrivals)
+        coming = [*arrivals, math.inf]
+        arrived = 0
+        throttled: dict[int, float] = {}  # since when; in the order in which they are let go
+        running: list[tuple[float, int]] = []  # heap: when the chunk ends
+        idle = deque(range(cpus)) if work < math.inf else deque()
+        now, boundary, slack, used = 0.0, self.period, math.inf, 0.0
+        round_ = cpus * slice_  # what all run queues together take when each takes a slice
+
+        def begin(cpu: int) -> None:
+            """A CPU with a thread to run takes runtime if it holds none, and runs or is throttled."""
+            nonlocal pool, counting, untouched
+            held, wanted = local[cpu], left[cpu]
+            if held <= 0:
+                counting = True
+                if pool > 3 * round_:
+                    # The pool outlasts what all take meanwhile, so several slices are taken in one step.
+                    need = math.ceil((wanted if wanted < boundary - now else boundary - now) / slice_)
+                    most = int(pool // round_) - 1
+                    held = slice_ * (need if need < most else most)
+                else:
+                    held = slice_ if slice_ < pool else pool
+                if held <= 0:
+                    throttled[cpu] = now
+                    return
+                untouched = False
+                pool -= held
+                local[cpu] = held
+            length = chunk[cpu] = held if held < wanted else wanted
+            heappush(running, (now + length, cpu))
+
+        for cpu in range(cpus - len(idle)):
+            begin(cpu)
+        while True:
+            limit = min(boundary, slack, end)
+            while True:
+                ending = running[0][0] if running else math.inf
+                if idle and coming[arrived] <= ending:
+                    if coming[arrived] >= limit:
+                        break
+                    now = coming[arrived]
+                    cpu = idle.popleft()
+                else:
+                    if ending >= limit:
+                        break
+                    now, cpu = heappop(running)
+                    ran = chunk[cpu]
+                    used += ran
+                    local[cpu] -= ran
+                    left[cpu] -= ran
+                    if left[cpu] > 0:
+                        begin(cpu)
+                        continue
+                    finished[serves[cpu]] = now
+                    if coming[arrived] > now:
+                        idle.append(cpu)
+                        if local[cpu] > KEPT_US:
+                            pool += local[cpu] - KEPT_US
+                            local[cpu] = KEPT_US
+                            soon = boundary - now < SLACK_DELAY_US + TOO_LATE_US
+                            if throttled and pool > slice_ and slack == math.inf and not soon:
+                                slack = now + SLACK_DELAY_US
+                                limit = min(limit, slack)
+                        continue
+                serves[cpu], left[cpu] = arrived, work
+                arrived += 1
+                begin(cpu)
+            now = limit
+            if now == boundary:
+                boundary += self.period
+                self.used_by.append(used + _under_way(running, chunk, now))
+                self.nr_periods += counting
+                self.nr_throttled += bool(throttled)
+                counting = counting and not (untouched and not throttled)
+                if counting:
+                    pool += self.quota
+                    if filled > pool:
+                        self.nr_bursts += 1
+                        self.burst_us += filled - pool
+                    pool = filled = min(pool, self.quota + self.burst)
+                    untouched = not throttled
+            if now == end:
+                break
+            if now == slack:
+                slack = math.inf
+                if boundary - now < TOO_LATE_US or pool <= slice_:
+                    continue
+            # The kernel hands each a nanosecond: it takes its slice at once, or is throttled again.
+            for cpu, since in list(throttled.items()):
+                if pool <= 0:
+                    break
+                del throttled[cpu]
+                self.intervals.append((cpu, since, now))
+                begin(cpu)
+        self.intervals += [(cpu, since, end) for cpu, since in throttled.items()]
+        self.used_us = used + _under_way(running, chunk, end)
+        return finished
+
+
+def _under_way(running: list[tuple[float, int]], chunk: list[float], now: float) -> float:
+    """How much of their chunks the running CPUs have done by now."""
+    return sum(now - (ending - chunk[cpu]) for ending, cpu in running)
