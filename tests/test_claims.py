@@ -107,6 +107,29 @@ def back(
     }
 
 
+def yields(
+    condition: str = "together",
+    switches: float = 1.0,
+    half: float = 0.01,
+    *,
+    voluntary: float = 0.0,
+    policy: str = "other",
+    agree: bool = True,
+) -> dict[str, Any]:
+    """One row of a run of sched_yield on one CPU: `switches` +- half per call, a share of them voluntary."""
+    return {
+        "policy": policy,
+        "placement": "same_cpu",
+        "condition": condition,
+        "switches_per_yield": switches,
+        "switches_lo_per_yield": switches - half,
+        "switches_hi_per_yield": switches + half,
+        "voluntary_per_yield": voluntary * switches,
+        "involuntary_per_yield": (1 - voluntary) * switches,
+        "counts_agree": agree,
+    }
+
+
 CASES: list[Case] = [
     # claim, outcome, rows of the constructed summary, what the reason must say
     ("000-007", HOLDS, [cell()], "2 µs a switch, interval 1.9 µs to 2.1 µs"),
@@ -182,6 +205,21 @@ CASES: list[Case] = [
     ("000-040", FAILS, [back(8 * MIB, 20_000_000)], "8 MiB after 20 ms"),
     ("000-040", UNKNOWN, [back(64 * KIB, 52_000)], "spans a limit"),
     ("000-040", UNKNOWN, [back(64 * KIB, 300_000, recovered=False)], "seen to slow down and to recover"),
+    ("000-055", HOLDS, [yields()], "1.000 switches per call (interval 0.990 to 1.010)"),
+    ("000-055", FAILS, [yields(switches=0.5)], "0.500 switches per call"),
+    ("000-055", UNKNOWN, [yields(half=0.2)], "spans a limit"),
+    ("000-055", UNKNOWN, [yields(agree=False)], "different numbers of switches"),
+    ("000-055", UNKNOWN, [yields(policy="fifo")], "SCHED_OTHER yield together on one CPU"),
+    ("yield-alone", FAILS, [yields("alone", 0.001)], "makes 0.001 switches per call"),
+    ("yield-alone", HOLDS, [yields("alone", 1.0)], "makes 1.000 switches per call"),
+    ("yield-alone", UNKNOWN, [yields("alone", 0.9, half=0.2)], "spans a limit"),
+    ("000-115", FAILS, [yields()], "1.000 involuntary and 0.000 voluntary"),
+    ("000-115", HOLDS, [yields(voluntary=0.5)], "0.500 involuntary and 0.500 voluntary"),
+    ("000-115", UNKNOWN, [yields(switches=0.01)], "hardly switched"),
+    ("002-042", FAILS, [yields(policy="fifo")], "make 1.000 switches per call"),
+    ("002-042", HOLDS, [yields(policy="fifo", switches=0.0)], "make 0.000 switches"),
+    ("002-042", UNKNOWN, [yields(policy="fifo", switches=0.4)], "Neither clearly"),
+    ("002-042", UNKNOWN, [yields()], "SCHED_FIFO yield together"),
     ("000-005", UNKNOWN, [point(4 * KIB, 400, half=399), point(MIB, 29300, half=29000)], "factor of two"),
     ("000-008", UNKNOWN, [point(MIB, 11000, half=10900)], "noise hides"),
     ("000-028", UNKNOWN, [point(64 * KIB, 1000, kernel=np.nan)], "touches nothing"),

@@ -95,6 +95,68 @@ def _yield_across(table: pd.DataFrame) -> Verdict:
     )
 
 
+def _yields(table: pd.DataFrame, condition: str, policy: str = "other") -> pd.Series:
+    """One policy's yielders on one CPU, their two counts in agreement."""
+    found = table[(table.policy == policy) & (table.placement == "same_cpu") & (table.condition == condition)]
+    if found.empty:
+        raise CannotTell(
+            f"This run did not let threads of SCHED_{policy.upper()} yield {condition} on one CPU."
+        )
+    row = found.iloc[0]
+    if not row.counts_agree:
+        raise CannotTell("getrusage and /proc counted different numbers of switches.")
+    return row
+
+
+def _one_switch_per_yield(table: pd.DataFrame) -> Verdict:
+    row = _yields(table, "together")
+    reason = (
+        f"{row.switches_per_yield:.3f} switches per call "
+        f"(interval {row.switches_lo_per_yield:.3f} to {row.switches_hi_per_yield:.3f})."
+    )
+    if row.switches_lo_per_yield >= 0.95 and row.switches_hi_per_yield <= 1.05:
+        return Verdict(HOLDS, reason)
+    if row.switches_hi_per_yield < 0.95 or row.switches_lo_per_yield > 1.05:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans a limit: {reason}")
+
+
+def _yield_always_switches(table: pd.DataFrame) -> Verdict:
+    row = _yields(table, "alone")
+    reason = (
+        f"alone on its CPU a thread makes {row.switches_per_yield:.3f} switches per call "
+        f"(interval {row.switches_lo_per_yield:.3f} to {row.switches_hi_per_yield:.3f})."
+    )
+    if row.switches_lo_per_yield >= 0.95:
+        return Verdict(HOLDS, reason)
+    if row.switches_hi_per_yield < 0.95:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans a limit: {reason}")
+
+
+def _involuntary_is_preempted(table: pd.DataFrame) -> Verdict:
+    row = _yields(table, "together")
+    if not row.switches_lo_per_yield > 0.1:
+        raise CannotTell("The two yielders hardly switched.")
+    reason = (
+        f"two threads that give way by themselves show {row.involuntary_per_yield:.3f} involuntary and "
+        f"{row.voluntary_per_yield:.3f} voluntary switches per call."
+    )
+    return yes(row.involuntary_per_yield < 50 * row.voluntary_per_yield, reason)
+
+
+def _fifo_until_it_blocks(table: pd.DataFrame) -> Verdict:
+    row = _yields(table, "together", "fifo")
+    reason = (
+        f"two threads of one priority that never block make {row.switches_per_yield:.3f} switches per call."
+    )
+    if row.switches_lo_per_yield > 0.5:
+        return Verdict(FAILS, reason)
+    if row.switches_hi_per_yield < 0.1:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"Neither clearly many nor clearly none: {reason}")
+
+
 CLAIMS = [
     Claim("000-007", "A switch costs between 1 and 5 µs directly.", WEB_COURSE, "context_switch.matrix",
           _direct_1_to_5_us),
@@ -109,4 +171,13 @@ CLAIMS = [
           "context_switch.matrix", _yield_like_blocking),
     Claim("004-015", "Two threads that call sched_yield on different CPUs measure a thread switch.",
           "timetctxsw2 in tsuna/contextswitch, as quoted in (004)", "context_switch.matrix", _yield_across),
+    Claim("000-055", "Two threads that yield on one CPU make one switch with every call.", WEB_COURSE,
+          "yielding.semantics", _one_switch_per_yield),
+    Claim("yield-alone", "sched_yield forces a switch.", "what benchmarks that count calls assume",
+          "yielding.semantics", _yield_always_switches),
+    Claim("000-115", "Fifty times more involuntary than voluntary switches prove that threads are preempted.",
+          WEB_COURSE, "yielding.semantics", _involuntary_is_preempted),
+    Claim("002-042", "A SCHED_FIFO thread keeps its CPU until it blocks or a higher priority arrives.",
+          "a web course on scheduler latency (002), no reference given", "yielding.semantics",
+          _fifo_until_it_blocks),
 ]  # fmt: skip
