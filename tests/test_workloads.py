@@ -18,6 +18,7 @@ from sched_labs.workloads import build, launch
 
 # Arguments that make each workload as short as it can be.  A new workload in src/ must get a line here.
 TINY = {
+    "yielder": ["--yields", "20", "--trials", "2"],
     "burn": ["--workers", "2", "--duration-ms", "50"],
     "chase": [
         "--working-set",

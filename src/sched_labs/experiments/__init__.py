@@ -11,6 +11,7 @@ from .base import Experiment
 MODULES = {
     "context_switch.matrix": "context_switch",
     "warmup.sweep": "warmup",
+    "yielding.semantics": "yielding",
     "recovery.curve": "recovery",
     "runqlat.histogram": "runqlat",
     "sleeper.among_hogs": "sleeper",

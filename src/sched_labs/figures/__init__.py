@@ -11,7 +11,20 @@ under `@draws("the.kind")`, imported here.
 
 from __future__ import annotations
 
-from . import axes, convoy, histogram, matrix, recovery, reference, regimes, sleeper, slices, style, warmup
+from . import (
+    axes,
+    convoy,
+    histogram,
+    matrix,
+    recovery,
+    reference,
+    regimes,
+    sleeper,
+    slices,
+    style,
+    warmup,
+    yielding,
+)
 from .base import Drawable, Figure, Prediction, draw, draws
 from .compare import compare
 from .reference import ladder
@@ -35,4 +48,5 @@ __all__ = [
     "slices",
     "style",
     "warmup",
+    "yielding",
 ]
