@@ -18,7 +18,6 @@ from sched_labs.workloads import build, launch
 
 # Arguments that make each workload as short as it can be.  A new workload in src/ must get a line here.
 TINY = {
-    "yielder": ["--yields", "20", "--trials", "2"],
     "burn": ["--workers", "2", "--duration-ms", "50"],
     "chase": [
         "--working-set",
@@ -32,7 +31,10 @@ TINY = {
         "--trials",
         "2",
     ],
+    "yielder": ["--yields", "20", "--trials", "2"],
+    "convoy": ["--items", "320", "--budget-ms", "20"],
     "pingpong": ["--round-trips", "5", "--trials", "2"],
+    "loops": ["--iterations", "20", "--trials", "2"],
     "reference": ["--rung", "call", "--trials", "2", "--batch-us", "50"],
     "sleeper": ["--hogs", "1", "--wakes", "5", "--period-us", "500"],
     "worker": ["--workers", "2", "--duration-ms", "10"],

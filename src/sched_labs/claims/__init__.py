@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..errors import ParameterError
 from ..result import Result
-from . import context_switch, latency, reference, warmup
+from . import context_switch, latency, loops, reference, switching, warmup
 from .base import FAILS, HOLDS, UNKNOWN, CannotTell, Claim, Judgement, Verdict
 
 MODULES = (
@@ -19,6 +19,8 @@ MODULES = (
     warmup,
     latency,
     reference,
+    loops,
+    switching,
 )
 CLAIMS = [claim for module in MODULES for claim in module.CLAIMS]
 

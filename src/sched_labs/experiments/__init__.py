@@ -11,11 +11,12 @@ from .base import Experiment
 MODULES = {
     "context_switch.matrix": "context_switch",
     "warmup.sweep": "warmup",
-    "yielding.semantics": "yielding",
     "recovery.curve": "recovery",
+    "yielding.semantics": "yielding",
     "runqlat.histogram": "runqlat",
     "sleeper.among_hogs": "sleeper",
     "reference.costs": "reference",
+    "loops.counted": "loops",
     "regimes.sweep": "regimes",
     "slices.sweep": "slices",
     "convoy.locks": "convoy",

@@ -1,0 +1,167 @@
+"""Claims about switching less: locks, coroutines, event loops, batches, timers and threads."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+
+QUEUE_ARTICLE = "an article on a slow blocking queue (001)"
+FEW = 0.1  # switches for each item: nothing that happens at every item
+
+
+def _row(table: pd.DataFrame, column: str, name: str) -> pd.Series:
+    """The row that a column names.  CannotTell where this run did not measure it."""
+    found = table[table[column] == name]
+    if found.empty:
+        raise CannotTell(f"This run did not measure {name!r}.")
+    return found.iloc[0]
+
+
+def _count(value: float) -> str:
+    return f"{value:.2g}" if value < 100 else f"{value:,.0f}"
+
+
+# ---- locks ----
+
+
+def _switches_of(lock: pd.Series) -> str:
+    return f"{lock.lock} {_count(lock.switches_per_item)} switches an item"
+
+
+def _race_makes_switches(table: pd.DataFrame) -> Verdict:
+    fifo, mutex = _row(table, "lock", "fifo"), _row(table, "lock", "mutex")
+    reason = f"With as many producers: {_switches_of(fifo)}, {_switches_of(mutex)}."
+    if fifo.switches_lo_per_item < FEW:
+        raise CannotTell(f"There was no convoy in this run. {reason}")
+    if mutex.switches_hi_per_item < FEW:
+        return Verdict(FAILS, reason)
+    if mutex.switches_lo_per_item > fifo.switches_lo_per_item / 2:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _release_switches(table: pd.DataFrame) -> Verdict:
+    locks = table[table["lock"].isin(["fifo", "mutex", "adaptive"])]
+    if locks.empty:
+        raise CannotTell("This run measured no lock that blocks.")
+    reason = f"{', '.join(_switches_of(lock) for _, lock in locks.iterrows())}."
+    if (locks.switches_hi_per_item < FEW).any():
+        return Verdict(FAILS, reason)
+    if (locks.switches_lo_per_item >= 0.5).all():
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _one_switch_an_item(table: pd.DataFrame) -> Verdict:
+    fifo = _row(table, "lock", "fifo")
+    reason = (
+        f"{_switches_of(fifo)} (interval {_count(fifo.switches_lo_per_item)} to "
+        f"{_count(fifo.switches_hi_per_item)})."
+    )
+    if fifo.switches_lo_per_item >= 0.5 and fifo.switches_hi_per_item <= 2:
+        return Verdict(HOLDS, reason)
+    if fifo.switches_hi_per_item < 0.5 or fifo.switches_lo_per_item > 2:
+        return Verdict(FAILS, reason)
+    raise CannotTell(reason)
+
+
+def _times_slower(slow: pd.Series, fast: pd.Series) -> tuple[float, float, str]:
+    least, most = slow.ns_lo_per_item / fast.ns_hi_per_item, slow.ns_hi_per_item / fast.ns_lo_per_item
+    text = (
+        f"{slow.lock} {ns(slow.ns_per_item)} an item, {fast.lock} {ns(fast.ns_per_item)}: "
+        f"{slow.ns_per_item / fast.ns_per_item:.1f} times (interval {least:.1f} to {most:.1f})"
+    )
+    return least, most, text
+
+
+def _attempts_help(table: pd.DataFrame) -> Verdict:
+    least, most, text = _times_slower(_row(table, "lock", "fifo"), _row(table, "lock", "try"))
+    if least > 10:
+        return Verdict(HOLDS, f"{text}.")
+    if most < 10:
+        return Verdict(FAILS, f"{text}.")
+    raise CannotTell(f"The interval spans ten times: {text}.")
+
+
+def _attempts_needed(table: pd.DataFrame) -> Verdict:
+    least, most, text = _times_slower(_row(table, "lock", "fifo"), _row(table, "lock", "mutex"))
+    if least > 2:
+        return Verdict(FAILS, f"The default mutex never spins: {text}.")
+    if most < 2:
+        return Verdict(HOLDS, f"The default mutex never spins, and is no cure: {text}.")
+    raise CannotTell(f"The interval spans twice: {text}.")
+
+
+def _attempts_unfair(table: pd.DataFrame) -> Verdict:
+    fifo, trying = _row(table, "lock", "fifo"), _row(table, "lock", "try")
+    reason = f"Items in a row: fifo {_count(fifo.items_per_turn)}, try {_count(trying.items_per_turn)}."
+    if trying.items_lo_per_turn > fifo.items_hi_per_turn:
+        return Verdict(HOLDS, reason)
+    if trying.items_hi_per_turn < fifo.items_lo_per_turn:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap. {reason}")
+
+
+def _voluntary_is_fine(table: pd.DataFrame) -> Verdict:
+    fifo, mutex = _row(table, "lock", "fifo"), _row(table, "lock", "mutex")
+    least, most, text = _times_slower(fifo, mutex)
+    if not fifo.switches_lo_per_item > FEW:
+        raise CannotTell(f"There was no convoy in this run: {_switches_of(fifo)}.")
+    reason = f"{fifo.voluntary_share:.0%} of the convoy's switches are voluntary; {text}."
+    if fifo.voluntary_share > 0.5 and least > 2:
+        return Verdict(FAILS, reason)
+    if fifo.voluntary_share < 0.5 or most < 1.5:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _fewer_is_faster(table: pd.DataFrame) -> Verdict:
+    ours = table[table["lock"].isin(["fifo", "try", "mutex", "adaptive", "spin"])]
+    if len(ours) < 2:
+        raise CannotTell("This run measured fewer than two locks.")
+    fewest = ours.sort_values("switches_per_item").iloc[0]
+    others = ours[ours["lock"] != fewest["lock"]]
+    quickest = others.sort_values("ns_per_item").iloc[0]
+    reason = (
+        f"{_switches_of(fewest)} and {ns(fewest.ns_per_item)}; {_switches_of(quickest)} and "
+        f"{ns(quickest.ns_per_item)}."
+    )
+    if fewest.switches_hi_per_item >= quickest.switches_lo_per_item:
+        raise CannotTell(f"Their switches do not differ by more than their intervals. {reason}")
+    if quickest.ns_hi_per_item < fewest.ns_lo_per_item:
+        return Verdict(FAILS, reason)
+    if quickest.ns_lo_per_item > fewest.ns_hi_per_item:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap. {reason}")
+
+
+def _busy_waiting_burns(table: pd.DataFrame) -> Verdict:
+    spin, mutex = _row(table, "lock", "spin"), _row(table, "lock", "mutex")
+    reason = f"CPU time an item: spin {ns(spin.cpu_ns_per_item)}, mutex {ns(mutex.cpu_ns_per_item)}."
+    if spin.cpu_lo_ns_per_item > mutex.cpu_hi_ns_per_item:
+        return Verdict(HOLDS, reason)
+    if spin.cpu_hi_ns_per_item < mutex.cpu_lo_ns_per_item:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap. {reason}")
+
+
+LOCKS = "convoy.locks"
+CLAIMS = [
+    Claim("001-007", "A queue with a fair lock takes about one context switch for every item.", QUEUE_ARTICLE,
+          LOCKS, _one_switch_an_item),
+    Claim("001-013", "The switches come from many threads racing for one lock: one wins, the others are "
+          "suspended.", QUEUE_ARTICLE, LOCKS, _race_makes_switches),
+    Claim("001-016", "Ten attempts before blocking make the queue more than ten times as fast.",
+          QUEUE_ARTICLE, LOCKS, _attempts_help),
+    Claim("001-015", "What cures it is to spin a little before going to sleep.", QUEUE_ARTICLE, LOCKS,
+          _attempts_needed),
+    Claim("001-017", "Trying first gives up fairness.", QUEUE_ARTICLE, LOCKS, _attempts_unfair),
+    Claim("001-019", "Busy waiting uses more CPU time than sleeping does.", QUEUE_ARTICLE, LOCKS,
+          _busy_waiting_burns),
+    Claim("001-020", "Fewer context switches make a program faster.", QUEUE_ARTICLE, LOCKS, _fewer_is_faster),
+    Claim("000-128", "Releasing a lock involves a context switch to its next holder.", WEB_COURSE, LOCKS,
+          _release_switches),
+    Claim("000-106", "Voluntary switches are fine; the involuntary ones are dangerous.", WEB_COURSE, LOCKS,
+          _voluntary_is_fine),
+]  # fmt: skip

@@ -1,0 +1,94 @@
+"""Claims about switching less: each judged on CONSTRUCTED summaries for every outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from claim_cases import Case, judged, without_a_case
+
+from sched_labs.claims import FAILS, HOLDS, UNKNOWN
+from sched_labs.claims.switching import CLAIMS
+
+CLAIM = {claim.id: claim for claim in CLAIMS}
+Row = dict[str, Any]
+
+
+def around(value: float, half: float) -> tuple[float, float, float]:
+    """(median, low, high); half is a share of the median."""
+    return value, value * (1 - half), value * (1 + half)
+
+
+def lock(
+    name: str,
+    time: float = 100,
+    switches: float = 1e-4,
+    *,
+    turn: float = 10,
+    cpu: float = 100,
+    voluntary: float = 1.0,
+    half: float = 0.1,
+) -> Row:
+    row: Row = {"lock": name, "voluntary_share": voluntary}
+    for stem, value in (
+        ("ns{}_per_item", time),
+        ("switches{}_per_item", switches),
+        ("items{}_per_turn", turn),
+        ("cpu{}_ns_per_item", cpu),
+    ):
+        for part, number in zip(("", "_lo", "_hi"), around(value, half), strict=True):
+            row[stem.format(part)] = number
+    return row
+
+
+FIFO = lock("fifo", 3000, 1.0, turn=1)
+LOCK_CASES: list[Case] = [
+    ("001-007", HOLDS, [FIFO], "fifo 1 switches an item (interval 0.9 to 1.1)"),
+    ("001-007", FAILS, [lock("fifo", switches=0.001)], "fifo 0.001"),
+    ("001-007", FAILS, [lock("fifo", switches=4.0)], "fifo 4"),
+    ("001-007", UNKNOWN, [lock("fifo", switches=1.0, half=0.9)], "interval 0.1 to 1.9"),
+    ("001-007", UNKNOWN, [lock("mutex")], "did not measure 'fifo'"),
+    ("001-013", HOLDS, [FIFO, lock("mutex", switches=0.9)], "mutex 0.9 switches"),
+    ("001-013", FAILS, [FIFO, lock("mutex")], "mutex 0.0001 switches"),
+    ("001-013", UNKNOWN, [lock("fifo"), lock("mutex")], "no convoy"),
+    ("001-013", UNKNOWN, [FIFO, lock("mutex", switches=0.3)], "mutex 0.3"),
+    ("001-016", HOLDS, [FIFO, lock("try")], "30.0 times (interval 24.5 to 36.7)"),
+    ("001-016", FAILS, [FIFO, lock("try", 1000)], "3.0 times"),
+    ("001-016", UNKNOWN, [FIFO, lock("try", 300)], "spans ten times"),
+    ("001-015", HOLDS, [FIFO, lock("mutex", 2900)], "no cure: fifo 3 µs an item, mutex 2.9 µs"),
+    ("001-015", FAILS, [FIFO, lock("mutex")], "never spins: fifo 3 µs an item, mutex 100 ns"),
+    ("001-015", UNKNOWN, [FIFO, lock("mutex", 1500)], "spans twice"),
+    ("001-017", HOLDS, [FIFO, lock("try", turn=300)], "fifo 1, try 300"),
+    ("001-017", FAILS, [FIFO, lock("try", turn=0.5)], "fifo 1, try 0.5"),
+    ("001-017", UNKNOWN, [FIFO, lock("try", turn=1.1)], "overlap"),
+    ("001-019", HOLDS, [lock("spin", cpu=900), lock("mutex")], "spin 900 ns, mutex 100 ns"),
+    ("001-019", FAILS, [lock("spin", cpu=50), lock("mutex")], "spin 50 ns"),
+    ("001-019", UNKNOWN, [lock("spin", cpu=105), lock("mutex")], "overlap"),
+    ("001-019", UNKNOWN, [lock("spin", cpu=np.nan), lock("mutex")], "overlap"),
+    ("001-020", HOLDS, [lock("spin", 50, 1e-6), lock("mutex")], "spin 1e-06 switches an item and 50 ns"),
+    ("001-020", FAILS, [lock("spin", 500, 1e-6), lock("mutex")], "mutex 0.0001 switches an item and 100 ns"),
+    ("001-020", UNKNOWN, [lock("spin", 105, 1e-6), lock("mutex")], "The intervals overlap"),
+    ("001-020", UNKNOWN, [lock("spin", 500, 1e-4), lock("mutex")], "do not differ"),
+    ("001-020", UNKNOWN, [lock("spin")], "fewer than two"),
+    ("000-128", HOLDS, [FIFO, lock("mutex", switches=0.9)], "fifo 1 switches an item, mutex 0.9"),
+    ("000-128", FAILS, [FIFO, lock("mutex")], "mutex 0.0001"),
+    ("000-128", UNKNOWN, [FIFO, lock("mutex", switches=0.3)], "mutex 0.3"),
+    ("000-128", UNKNOWN, [lock("spin")], "no lock that blocks"),
+    ("000-106", HOLDS, [lock("fifo", 3000, 1.0, voluntary=0.2), lock("mutex")], "20% of the convoy's"),
+    ("000-106", HOLDS, [lock("fifo", 100, 1.0), lock("mutex")], "1.0 times"),
+    ("000-106", FAILS, [FIFO, lock("mutex")], "100% of the convoy's switches are voluntary"),
+    ("000-106", UNKNOWN, [lock("fifo", 180, 1.0), lock("mutex")], "1.8 times"),
+    ("000-106", UNKNOWN, [lock("fifo"), lock("mutex")], "no convoy"),
+]  # fmt: skip
+
+CASES = LOCK_CASES
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)])
+def test_a_constructed_summary_is_judged(case: Case) -> None:
+    judged(CLAIM[case[0]], case)
+
+
+def test_every_claim_has_a_case_for_every_outcome() -> None:
+    assert without_a_case(CLAIMS, CASES) == set()
