@@ -10,7 +10,7 @@ from claim_cases import Case, judged, without_a_case
 from sched_labs import claims
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 
-OURS = [*claims.reference.CLAIMS]
+OURS = [*claims.reference.CLAIMS, *claims.loops.CLAIMS]
 CLAIM = {claim.id: claim for claim in OURS}
 
 
@@ -45,7 +45,57 @@ REFERENCE: list[Case] = [
     ("clock", UNKNOWN, [rung("clock", 145, 10), rung("system_call", 150, 10)], "overlap"),
 ]
 
-CASES = [*REFERENCE]
+
+def loop(
+    counted: float,
+    *,
+    name: str = "thread_yield",
+    affinity: str = "none",
+    cpus: str = "0-3",
+    last: int = 3,
+    published: tuple[float, float, float] = (100, 90, 110),
+) -> dict[str, Any]:
+    return {
+        "loop": name,
+        "affinity": affinity,
+        "cpus": cpus,
+        "last_cpu": last,
+        "assumed_per_iteration": 4.0,
+        "counted_per_iteration": counted,
+        "published_ns": published[0],
+        "published_lo_ns": published[1],
+        "published_hi_ns": published[2],
+    }
+
+
+def futexes(counted: float, cpus: str, *published: float) -> dict[str, Any]:
+    times = (published[0], published[1], published[2]) if published else (100.0, 90.0, 110.0)
+    return loop(counted, name="process_futex", cpus=cpus, published=times)
+
+
+LOOPS: list[Case] = [
+    ("004-014", HOLDS, [futexes(4.01, "0")], "4.01 switches counted an iteration, 4 assumed, on CPU 0"),
+    ("004-014", FAILS, [futexes(2.0, "0-3"), futexes(10.0, "0")], "10.00 switches counted"),
+    ("004-014", UNKNOWN, [futexes(2.0, "0-3")], "In no setting of this run"),
+    ("004-016", HOLDS, [loop(4.0, cpus="2")], "on CPU 2"),
+    ("004-016", FAILS, [loop(2.0, cpus="2")], "2.00 switches counted"),
+    ("004-016", UNKNOWN, [loop(2.0)], "bound to one CPU"),
+    ("004-015-none", HOLDS, [loop(4.0)], "4.00 switches"),
+    ("004-015-none", FAILS, [loop(0.01)], "0.01 switches"),
+    ("004-015-none", UNKNOWN, [loop(2.0, cpus="0")], "one CPU only"),
+    ("004-015-none", UNKNOWN, [loop(2.0, affinity="cpu_0")], "did not measure thread yield"),
+    ("004-017", HOLDS, [loop(2.0, affinity="cpu_0", cpus="0")], "mask is CPU 0"),
+    ("004-017", FAILS, [loop(2.0, affinity="cpu_0", cpus="0-3")], "mask is CPU 0-3"),
+    ("004-017", UNKNOWN, [loop(2.0, affinity="cpu_0", cpus="0", last=0)], "one CPU"),
+    ("004-018", HOLDS, [loop(2.0, affinity="affinity", cpus="3")], "the last CPU is 3"),
+    ("004-018", FAILS, [loop(2.0, affinity="affinity", cpus="0")], "mask is CPU 0, the last CPU is 3"),
+    ("004-018", UNKNOWN, [loop(2.0, affinity="affinity", cpus="0", last=0)], "one CPU"),
+    ("004-021", HOLDS, [futexes(4.0, "0-3", 3500, 3400, 3600)], "3.5 µs by the collection's own division"),
+    ("004-021", FAILS, [futexes(2.0, "0-3", 9400, 9300, 9500)], "9.4 µs"),
+    ("004-021", UNKNOWN, [futexes(2.0, "0-3", 4300, 4200, 4400)], "spans a limit"),
+]
+
+CASES = [*REFERENCE, *LOOPS]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}")

@@ -33,7 +33,7 @@ def summarise(result: Result) -> pd.DataFrame:
     cost_ns, cost_lo_ns, cost_hi_ns   one operation without the empty loop: median over trials, 95 % interval
     calls_ns                   of switch and hand_over: the same system calls alone, per switch; else missing
     floor_ns                   what one trial differs from the next by: smaller differences are not seen
-    switches_per_operation     as the kernel counted them for the measuring thread (switch, hand_over: for both)
+    switches_per_operation     as the kernel counted them for the measuring thread (of switches: for both)
     interrupted_batches        batches in which the thread was taken off its CPU although nothing asked for it
     trials
     """
@@ -98,7 +98,7 @@ def costs(
 
     Data: one row per rung, trial and condition (operation; baseline: the empty loop, and for switch and
     hand_over the same system calls alone): operations, elapsed_ns, and the kernel's counts voluntary_switches
-    and involuntary_switches.  The notes say what this kernel does against processor bugs on its way in and out.
+    and involuntary_switches.  The notes say what this kernel does against processor bugs.
     """
     trials = run.choose(tiny=3, quick=15, full=51) if trials is None else trials
     batch_us = run.choose(tiny=100, quick=3000, full=10_000) if batch_us is None else batch_us

@@ -203,34 +203,33 @@ def _handles(
                 marker="o",
                 markersize=9,
                 linestyle="none",
-            )  # fmt: skip
+            )
         )
     handles += [Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions)]
     return handles
 
 
 def _caption(table: pd.DataFrame) -> str:
-    seen = table[table["seen"]].set_index("rung")
-    if "switch" not in seen.index:
-        if seen.empty:
-            return "No rung stands clear of the empty loop."
+    rows = table[table["seen"]]
+    if rows.empty:
+        return "No rung stands clear of the empty loop."
+    cost = {str(rung): float(ns) for rung, ns in zip(rows["rung"], rows["cost_ns"], strict=True)}
+    if "switch" not in cost:
+        names, costs_ = list(rows["name"]), list(cost.values())
         return (
-            f"From {seen['name'].iloc[0]} to {seen['name'].iloc[-1]} the ladder climbs from "
-            f"{axes.time_text(seen['cost_ns'].iloc[0])} to {axes.time_text(seen['cost_ns'].iloc[-1])}."
+            f"From {names[0]} to {names[-1]} the ladder climbs from "
+            f"{axes.time_text(costs_[0])} to {axes.time_text(costs_[-1])}."
         )
-    cost = float(seen.loc["switch", "cost_ns"])
     parts = []
     for rung, plural in (
         ("call", "function calls"),
         ("system_call", "system calls"),
         ("memcpy_warm", "warm copies of 64 KiB"),
     ):
-        if rung in seen.index:
-            times = float(
-                f"{cost / float(seen['cost_ns'][rung]):.2g}"
-            )  # 2,007 is "2,000": nobody counts better
+        if rung in cost:
+            times = float(f"{cost['switch'] / cost[rung]:.2g}")  # 2,007 is "2,000": nobody counts better
             parts.append(f"{axes.number_text(times, 2)} {plural}")
-    return f"One context switch costs {axes.time_text(cost)}" + (
+    return f"One context switch costs {axes.time_text(cost['switch'])}" + (
         f": about as much as {listed(parts)}." if parts else "."
     )
 

@@ -1,0 +1,167 @@
+"""A well-known collection of switch benchmarks, replayed: what it assumes, and what the kernel counts (lab L06).
+
+The collection is tsuna/contextswitch (B. Sigoure, 2010): timesyscall, timectxsw, timetctxsw and timetctxsw2, run
+by its cpubench.sh in three settings of CPU affinity.  The loops are written anew here.  They do the same things in
+the same order, under the normal policy; the settings are those that the script really makes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from .. import machine, placement, stats, workloads
+from ..errors import ParameterError
+from ..machine import files
+from ..result import Result
+from .base import Instrument, Run, experiment
+
+LOOPS = ("system_call", "process_futex", "thread_futex", "thread_yield")
+AFFINITIES = ("none", "affinity", "cpu_0")
+FEWEST_SWITCHES = 0.1  # in one iteration; with fewer there is nothing to divide by
+# An iteration of the futex loops takes so long that fewer will do; the others need some hundredths of a second
+# before the kernel has had time to spread two busy threads over the CPUs.
+ITERATIONS = {
+    "tiny": {"futex": 50, "other": 500},
+    "quick": {"futex": 1500, "other": 40_000},
+    "full": {"futex": 10_000, "other": 200_000},
+}
+
+
+def summarise(result: Result) -> pd.DataFrame:
+    """One row per loop and setting.
+
+    loop, affinity                  see `counted`
+    cpus                            the CPUs that both sides really could use, as the kernel writes a list
+    last_cpu                        the last CPU of this machine
+    assumed_per_iteration           operations in one iteration, as the collection divides
+    counted_per_iteration           switches in one iteration, as the kernel counted them for both sides
+    published_ns, published_lo_ns, published_hi_ns   time / assumed operations: median over trials, 95 % interval
+    counted_ns, counted_lo_ns, counted_hi_ns   time / counted switches, of the trials that had some; missing
+                                    where most trials had hardly any
+    trials
+    """
+    data = result.data.assign(switches=lambda d: d.voluntary_switches + d.involuntary_switches)
+    rows = []
+    for (loop, affinity), cell in data.groupby(["loop", "affinity"], sort=False):
+        published = stats.median_interval(cell.elapsed_ns / cell.assumed_operations)
+        per_iteration = cell.switches / cell.iterations
+        some = per_iteration.median() >= FEWEST_SWITCHES
+        switching = cell[per_iteration >= FEWEST_SWITCHES]
+        counted = stats.median_interval(switching.elapsed_ns / switching.switches) if some else None
+        rows.append(
+            {
+                "loop": loop,
+                "affinity": affinity,
+                "cpus": cell.cpus.iloc[0],
+                "last_cpu": result.parameters["last_cpu"],
+                "assumed_per_iteration": float((cell.assumed_operations / cell.iterations).iloc[0]),
+                "counted_per_iteration": float(per_iteration.median()),
+                "published_ns": published.median,
+                "published_lo_ns": published.low,
+                "published_hi_ns": published.high,
+                "counted_ns": counted.median if counted else np.nan,
+                "counted_lo_ns": counted.low if counted else np.nan,
+                "counted_hi_ns": counted.high if counted else np.nan,
+                "trials": len(cell),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def instrument(survey: machine.Machine) -> Instrument:
+    """Wall clock and the kernel's own switch counts."""
+    return Instrument("clock and counted switches (getrusage)")
+
+
+@experiment("loops.counted", summarise=summarise, instrument=instrument)
+def counted(
+    run: Run,
+    *,
+    loops: Sequence[str] = LOOPS,
+    affinities: Sequence[str] = AFFINITIES,
+    trials: int | None = None,
+    iterations: int | None = None,
+) -> None:
+    """Run the loops of the collection, and count the switches that it only assumes.
+
+    loops       system_call    timesyscall: gettid
+                process_futex  timectxsw: two processes, a futex and yields
+                thread_futex   timetctxsw: the same between two threads
+                thread_yield   timetctxsw2: two threads that yield
+    affinities  none           "No CPU affinity": every CPU that this process may use
+                affinity       "With CPU affinity": the CPU whose number is that of sockets, less one
+                cpu_0          "With CPU affinity to CPU 0": every CPU of NUMA node 0
+    trials      how often each loop runs in each setting
+    iterations  of one loop; default: by profile, more of them where one is short
+
+    Data: one row per trial: cpus (the mask read back from both threads), iterations, assumed_operations,
+    elapsed_ns, voluntary_switches and involuntary_switches of both sides together.
+    """
+    trials = run.choose(tiny=3, quick=7, full=15) if trials is None else trials
+    for what, chosen, known in (("loops", loops, LOOPS), ("affinities", affinities, AFFINITIES)):
+        if isinstance(chosen, str) or not chosen or (odd := [word for word in chosen if word not in known]):
+            wrong = chosen if isinstance(chosen, str) or not chosen else odd[0]
+            raise ParameterError(f"{what} does not take {wrong!r}.", f"Give a list of: {', '.join(known)}.")
+    if trials < 1 or (iterations is not None and iterations < 1):
+        raise ParameterError("trials and iterations start at 1.", "Leave them out to use the profile's.")
+    survey = machine.survey()
+    masks = _masks(run, survey, affinities)
+    last = max(cpu.number for cpu in survey.cpus)
+    run.parameters |= {"trials": trials, "last_cpu": last}
+
+    cells = list(product(masks, loops))
+    for affinity, loop in run.each(cells, label=lambda cell: f"{cell[1]}, {cell[0]}".replace("_", " ")):
+        count = iterations or ITERATIONS[run.profile]["futex" if "futex" in loop else "other"]
+        arguments = ["--loop", loop, "--trials", str(trials), "--iterations", str(count)]
+        with workloads.start("loops", arguments, deadline_s=120) as workload:
+            placement.pin(workload.tids, masks[affinity])
+            cpus = {files.cpu_ranges(sorted(os.sched_getaffinity(tid))) for tid in workload.tids}
+            blocks = workload.run()
+        run.add(
+            [
+                {
+                    "loop": loop,
+                    "affinity": affinity,
+                    "cpus": " / ".join(sorted(cpus)),
+                    "trial": block["trial"],
+                    "iterations": block["iterations"],
+                    "assumed_operations": block["assumed"],
+                    "elapsed_ns": block["elapsed_ns"],
+                    "voluntary_switches": block["voluntary"],
+                    "involuntary_switches": block["involuntary"],
+                }
+                for block in blocks
+            ]
+        )
+
+
+def _masks(run: Run, survey: machine.Machine, affinities: Sequence[str]) -> dict[str, list[int]]:
+    """The CPUs that the script's three settings mean on this machine, without those we may not use."""
+    sockets = survey.fact("cpu.sockets").value
+    node_0 = [cpu for node in survey.nodes if node.number == 0 for cpu in node.cpus]
+    meant = {
+        "none": list(survey.cpus_allowed),
+        "affinity": [sockets - 1] if isinstance(sockets, int) else [],
+        "cpu_0": node_0,
+    }
+    masks = {}
+    for affinity in affinities:
+        cpus = [cpu for cpu in meant[affinity] if cpu in survey.cpus_allowed]
+        if cpus:
+            masks[affinity] = cpus
+        else:
+            run.note(
+                "missing",
+                f"The setting {affinity!r} means CPUs {meant[affinity] or 'that nothing here names'}; this "
+                "process may use none of them, so it was left out.",
+            )
+    if not masks:
+        raise ParameterError(
+            "None of these settings means a CPU that this process may use.", "Add the affinity none."
+        )
+    return masks
