@@ -26,6 +26,16 @@ CPU = min(os.sched_getaffinity(0))
 HERE = runqlat.available()
 live = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HERE.why}")
 
+REQUEST: dict[str, Any] = {
+    "probe": "runqlat",
+    "version": 2,
+    "scope": "processes",
+    "pids": [os.getpid()],
+    "by": "machine",
+    "bins": "fine",
+    "attribution": False,
+}
+
 # Sides of a ping-pong over two pipes, on one CPU; it does as many round trips as each line on stdin says.
 PINGPONG = f"""
 import os, sys
@@ -146,6 +156,12 @@ def test_quantiles_of_nothing() -> None:
         {"duration_s": math.nan},
         {"duration_s": 1e6},
         {"interval_s": 0},
+        {"scope": "everything"},
+        {"by": "colour"},
+        {"bins": "coarse"},
+        {"scope": "machine"},
+        {"scope": "machine", "pids": [], "attribution": True},
+        {"scope": "cgroup", "pids": [1, 2]},
     ],
     ids=repr,
 )
@@ -411,13 +427,7 @@ with runqlat.watch([os.getpid()], 600, 0.05) as probe:
 @live
 @pytest.mark.parametrize("started", [False, True])
 def test_the_helper_ends_with_its_stdin(started: bool) -> None:
-    request = {
-        "probe": "runqlat",
-        "version": 1,
-        "pids": [os.getpid()],
-        "duration_s": 600,
-        "interval_s": 0.05,
-    }
+    request = REQUEST | {"duration_s": 600, "interval_s": 0.05}
     helper = subprocess.Popen(
         channel.helper_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
@@ -443,7 +453,7 @@ def test_the_helper_ends_with_its_stdin(started: bool) -> None:
 @live
 @pytest.mark.parametrize("line", [b"halt\n", b"start\nstart\n", b"stop\n", b"x" * 4096])
 def test_the_helper_refuses_other_commands(line: bytes) -> None:
-    request = {"probe": "runqlat", "version": 1, "pids": [os.getpid()], "duration_s": 9, "interval_s": 5}
+    request = REQUEST | {"duration_s": 9, "interval_s": 5}
     helper = subprocess.Popen(
         channel.helper_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )

@@ -21,7 +21,11 @@ from sched_labs.probes import channel
 SCRIPT = channel.OURS / channel.SCRIPT
 REQUEST: dict[str, Any] = {
     "probe": "runqlat",
-    "version": 1,
+    "version": 2,
+    "scope": "processes",
+    "by": "machine",
+    "bins": "fine",
+    "attribution": False,
     "pids": [1],
     "duration_s": 1.0,
     "interval_s": 0.1,
@@ -83,7 +87,15 @@ def test_refuses_what_is_no_request(line: bytes) -> None:
         ("probe", "offcpu"),
         ("probe", "/etc/passwd"),
         ("probe", 1),
-        ("version", 2),
+        ("version", 1),
+        ("scope", "everything"),
+        ("scope", None),
+        ("scope", "machine"),
+        ("by", "colour"),
+        ("by", 1),
+        ("bins", "coarse"),
+        ("attribution", 1),
+        ("attribution", "yes"),
         ("version", True),
         ("version", "1"),
         ("pids", []),
@@ -286,7 +298,7 @@ def test_says_that_the_kernel_has_no_btf(
 ) -> None:
     monkeypatch.setattr(helper, "BTF", str(tmp_path / "vmlinux"))
     with pytest.raises(helper.Refused, match="no BTF"):
-        helper.load_program()
+        helper.load_program(REQUEST)
 
 
 def test_says_that_bcc_is_missing_or_another(

@@ -24,6 +24,7 @@ from typing import Any
 from ..errors import ProbeError
 from ..machine import files
 from ..machine.bpf import bcc_module
+from ..workloads.launch import MARKER, owner_mark
 
 PYTHON = "/usr/bin/python3"  # the system's: BCC belongs to it
 INSTALLED = Path("/usr/local/lib/sched-labs")
@@ -224,7 +225,8 @@ _NO_RULE = ("sudo does not let this user start the privileged helper without a p
 
 
 def _environment() -> dict[str, str]:
-    return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}  # no SUDO_UID of a surrounding sudo
+    """The mark by which `sched-labs clean` finds orphans, and nothing else: no SUDO_UID of a sudo around us."""
+    return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", MARKER: owner_mark()}
 
 
 def _capable() -> bool:

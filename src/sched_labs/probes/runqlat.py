@@ -7,33 +7,71 @@
         waits = probe.stop()      # exactly the window
 
 The counting is done in the kernel by a BPF program (helper/runqlat.bpf.c) that the privileged helper loads.
+`watch(..., attribution=True)` also says what kept the CPU meanwhile, and `by=` counts the waits of each
+thread, process, control group or CPU apart.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from ..errors import ParameterError, ProbeError
+from .attribution import Attribution, attribution
 from .channel import Availability, Channel, available
 from .waits import CAUSES, Waits, quantile_ns
 
-__all__ = ["Availability", "Waits", "Watch", "available", "quantile_ns", "watch"]
+__all__ = ["Attribution", "Availability", "Waits", "Watch", "available", "quantile_ns", "watch"]
 
-_VERSION = 1  # of the conversation with the helper
+_VERSION = 2  # of the conversation with the helper
+SCOPES = ("processes", "cgroup", "machine")
+KEYS = ("machine", "cpu", "thread", "process", "cgroup")
+BINS = ("fine", "log2")
 
 
-def watch(pids: Sequence[int], duration_s: float, interval_s: float = 0.25) -> Watch:
+def watch(
+    pids: Sequence[int],
+    duration_s: float,
+    interval_s: float = 0.25,
+    *,
+    scope: str = "processes",
+    by: str = "machine",
+    bins: str = "fine",
+    attribution: bool = False,
+) -> Watch:
     """Load the probe on processes (not threads) of this user; nothing counts until `start()`.
 
     `duration_s` (0.001 to 3600) closes the window at the latest, `interval_s` (0.01 to 60) is the time
-    between two snapshots. Raises ParameterError for values that no probe could use, and ProbeError where
-    this machine, or this user, cannot have the probe, or where a process is not there or not the user's.
+    between two snapshots.
+
+    scope        whose waits count: of the `processes` in pids; of every thread in the control group that the
+                 one process in pids is in (not in groups below it); of the whole `machine` (pids empty; root)
+    by           one histogram for all ("machine"), or besides it one for each "cpu", "thread", "process" or
+                 "cgroup"; of the last three at most 1,024, and what does not fit is counted (`unkeyed`)
+    bins         "fine" (at most 1.6 % wide) or "log2" (powers of two)
+    attribution  also account for every nanosecond of the waits by what occupied the CPU; dearer
+
+    Raises ParameterError for values that no probe could use, and ProbeError where this machine, or this
+    user, cannot have the probe, or where a process is not there or not the user's.
     """
     wanted = list(dict.fromkeys(pids))
-    if not wanted or not all(isinstance(pid, int) and pid > 0 for pid in wanted):
+    for name, word, choices in (("scope", scope, SCOPES), ("by", by, KEYS), ("bins", bins, BINS)):
+        if word not in choices:
+            raise ParameterError(f"{name} does not take {word!r}.", f"Choose one of {', '.join(choices)}.")
+    if not all(isinstance(pid, int) and pid > 0 for pid in wanted):
+        raise ParameterError(f"pids must be process ids, not {list(pids)!r}.")
+    if scope == "machine" and wanted:
+        raise ParameterError("The whole machine has no pids.", "Leave pids empty, or watch processes.")
+    if scope == "machine" and attribution:
+        raise ParameterError(
+            "On the whole machine no program is the waiting thread's own: waits cannot be attributed.",
+            "Watch processes or a control group.",
+        )
+    if scope == "cgroup" and len(wanted) != 1:
+        raise ParameterError("A control group is named by one process in it.", "Give one process id.")
+    if scope == "processes" and not wanted:
         raise ParameterError(f"pids must be one or more process ids, not {list(pids)!r}.")
     for name, value, least, most in (
         ("duration_s", duration_s, 0.001, 3600),
@@ -41,21 +79,23 @@ def watch(pids: Sequence[int], duration_s: float, interval_s: float = 0.25) -> W
     ):
         if not (math.isfinite(value) and least <= value <= most):
             raise ParameterError(f"{name} must lie between {least} and {most} seconds, not at {value}.")
-    return Watch(wanted, float(duration_s), float(interval_s))
+    request = {"scope": scope, "pids": wanted, "by": by, "bins": bins, "attribution": bool(attribution)}
+    return Watch(request, float(duration_s), float(interval_s))
 
 
 class Watch:
     """The loaded probe. Leaving the context takes it out of the kernel, whatever happened."""
 
-    def __init__(self, pids: list[int], duration_s: float, interval_s: float) -> None:
+    def __init__(self, request: Mapping[str, Any], duration_s: float, interval_s: float) -> None:
         self._interval_s = interval_s
+        self._by = str(request["by"])
         self._started = False
         self._final: Waits | None = None
         self._channel = Channel(
             {
                 "probe": "runqlat",
                 "version": _VERSION,
-                "pids": pids,
+                **request,
                 "duration_s": duration_s,
                 "interval_s": interval_s,
             }
@@ -73,6 +113,11 @@ class Watch:
     def load_s(self) -> float:
         """How long the helper took to find the kernel's types and to compile and attach the program."""
         return float(self._channel.ready["load_s"])
+
+    @property
+    def interrupts(self) -> list[str]:
+        """The kinds of interrupts that an attribution can tell apart from whom they interrupt."""
+        return list(self._channel.ready["interrupts"])
 
     def start(self) -> None:
         """Open the window; it is open when this returns. Waits that began before it do not count."""
@@ -103,25 +148,35 @@ class Watch:
 
     def _next(self) -> Waits:
         record = self._channel.receive("counts", "end", timeout_s=self._interval_s + 15)
-        waits = _waits(record, int(self._channel.ready["bin_bits"]))
+        waits = _waits(record, self._channel.ready, self._by)
         if record["record"] == "end":
             self._final = waits
         return waits
 
 
-def _waits(record: dict[str, Any], bin_bits: int) -> Waits:
-    """A record of the helper as Waits. Counts come as bin, waits, bin, waits, ..."""
+def _counts(said: Mapping[str, list[int]]) -> dict[str, dict[int, int]]:
+    """Counts come as bin, waits, bin, waits, ..."""
+    return {cause: dict(zip(said[cause][::2], said[cause][1::2], strict=True)) for cause in CAUSES}
+
+
+def _waits(record: dict[str, Any], ready: Mapping[str, Any], by: str) -> Waits:
+    """A record of the helper as Waits."""
     losses = dict(record["losses"])
-    unseen = losses.pop("unseen")
+    unseen, unkeyed = losses.pop("unseen"), losses.pop("unkeyed")
+    bin_bits = int(ready["bin_bits"])
     return Waits(
-        counts={
-            cause: dict(zip(record["waits"][cause][::2], record["waits"][cause][1::2], strict=True))
-            for cause in CAUSES
-        },
+        counts=_counts(record["waits"]),
         bin_bits=bin_bits,
         window_ns=record["window_ns"],
         losses=losses,
         unseen=unseen,
         unfinished=record.get("unfinished"),
         ended_by=record.get("why", ""),
+        fold=int(ready["fold"]),
+        by=by,
+        keys={int(key): _counts(said) for key, said in record.get("keys", ())},
+        unkeyed=unkeyed,
+        attribution=attribution(record, bin_bits, int(ready["coarse_fold"]))
+        if "attribution" in record
+        else None,
     )

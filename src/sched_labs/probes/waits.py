@@ -13,11 +13,19 @@ from ..errors import ParameterError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from .attribution import Attribution
+
 CAUSES = ("wakeup", "preempted")
 
 
-def bin_edges_ns(number: int, bin_bits: int) -> tuple[int, int]:
-    """The range [low, high) in ns of one bin: 2**bin_bits bins of equal width in each power of two."""
+def bin_edges_ns(number: int, bin_bits: int, fold: int = 0) -> tuple[int, int]:
+    """The range [low, high) in ns of one bin: 2**bin_bits bins of equal width in each power of two.
+
+    With `fold` the number is that of a bin that holds 2**fold of these.
+    """
+    if fold:
+        first, last = number << fold, ((number + 1) << fold) - 1
+        return bin_edges_ns(first, bin_bits)[0], bin_edges_ns(last, bin_bits)[1]
     per_octave = 1 << bin_bits
     if number < per_octave:
         return number, number + 1
@@ -35,6 +43,10 @@ class Waits:
     far.  `losses` counts what could not be counted, by reason; `unseen` the first times that a thread was
     switched in whose wait began before the window; `unfinished` (known at the end) the threads that were
     waiting when the window closed.
+
+    `fold` is 0 for fine bins (1.6 % wide) and `bin_bits` for one bin per power of two.  `keys` has the waits
+    of each key where the watch was told one (`by`); `unkeyed` of all waits are under no key, because there
+    were more than 1,024.  `attribution` says what kept the CPU, where the watch was asked for it.
     """
 
     counts: Mapping[str, Mapping[int, int]]
@@ -44,6 +56,11 @@ class Waits:
     unseen: int = 0
     unfinished: int | None = None
     ended_by: str = ""
+    fold: int = 0
+    by: str = "machine"
+    keys: Mapping[int, Mapping[str, Mapping[int, int]]] = field(default_factory=dict)
+    unkeyed: int = 0
+    attribution: Attribution | None = None
 
     @property
     def total(self) -> int:
@@ -58,12 +75,33 @@ class Waits:
     @cached_property
     def data(self) -> pd.DataFrame:
         """One row per bin that is not empty: bin_low_ns, bin_high_ns (excluded), cause, waits."""
+        return self._frame(self.counts)
+
+    def of(self, key: int) -> pd.DataFrame:
+        """The waits of one key (a thread's, process's or group's number, or a CPU's), as `data` has them all.
+
+        Raises ParameterError for a key that no wait was counted under.
+        """
+        if key not in self.keys:
+            known = ", ".join(map(str, sorted(self.keys)[:10])) or "none"
+            raise ParameterError(f"No wait was counted under {self.by} {key!r}.", f"There are: {known}.")
+        return self._frame(self.keys[key])
+
+    @cached_property
+    def by_key(self) -> pd.DataFrame:
+        """Like `data`, with each row's key in a column named after `by`: thread, process, cgroup or cpu."""
+        import pandas as pd
+
+        parts = [self.of(key).assign(**{self.by: key}) for key in sorted(self.keys)]
+        return pd.concat(parts, ignore_index=True) if parts else self.data.iloc[:0].assign(**{self.by: []})
+
+    def _frame(self, counts: Mapping[str, Mapping[int, int]]) -> pd.DataFrame:
         import pandas as pd
 
         rows = [
-            (*bin_edges_ns(number, self.bin_bits), cause, waits)
+            (*bin_edges_ns(number, self.bin_bits, self.fold), cause, waits)
             for cause in CAUSES
-            for number, waits in sorted(self.counts.get(cause, {}).items())
+            for number, waits in sorted(counts.get(cause, {}).items())
         ]
         frame = pd.DataFrame(rows, columns=["bin_low_ns", "bin_high_ns", "cause", "waits"])
         return frame.astype(

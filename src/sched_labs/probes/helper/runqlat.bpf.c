@@ -1,18 +1,31 @@
-/* runqlat.bpf.c - how long runnable threads of some processes wait for a CPU.
+/* runqlat.bpf.c - how long runnable threads of some processes wait for a CPU, and what kept that CPU.
  *
  * A wait begins when a thread becomes runnable without a CPU: it is woken (sched_wakeup, sched_wakeup_new), or
  * it is taken off its CPU while it could go on (sched_switch away from a thread that was preempted or yielded:
  * R and R+ in a trace).  It ends when the thread is switched in.  A wait counts when it begins and ends inside
- * the window, and when the *waiting* thread belongs to a watched process; who woke it does not matter.
+ * the window, and when the *waiting* thread is watched; who woke it does not matter.
  *
- * Every table is an array, because looking a thread up in a hash map is most of what such a probe costs.  The
- * helper maps the arrays into its memory: it opens the window and reads the counts without a system call.
+ * Every table on the way of a switch is an array, because looking a thread up in a hash map is most of what such
+ * a probe costs.  The helper maps the arrays into its memory: it opens the window and reads the counts without a
+ * system call.
  *
  * The programs are attached to the tracepoints with their BTF types.  So a field of a task is one load, at an
  * offset that the kernel itself checks when it loads the program.  The helper finds these in the kernel's BTF:
  *   PID_OFFSET, TGID_OFFSET         in task_struct
  *   PREV_STATE_ARGUMENT, or STATE_OFFSET and STATE_BITS         the state of the thread that leaves its CPU
  * and chooses SLOTS (a power of two) and CPUS (the possible ones).  BIN_BITS and TOP_BIT lay out the bins.
+ *
+ * Who is watched:  WATCH_ALL (every thread but the idle ones), or WATCH_CGROUP (the id of a control group), or
+ * else the processes whose bits are set in `watched`.
+ *
+ * KEYED counts every wait a second time, under a key: 1 the thread, 2 the process, 3 the control group; each
+ * bin then holds 2^KEY_FOLD of the others.
+ *
+ * ATTRIBUTION says what the CPU did meanwhile.  Every CPU keeps a running account of what occupied it, class by
+ * class.  A waiting thread notes its CPU's account when its wait begins; what the account has grown by when the
+ * wait ends is the wait's parts, and they add up to the wait to the nanosecond.  Both looks happen under the lock
+ * of that CPU's run queue, which sched_wakeup and sched_switch hold; interrupts do not take it, so that a look
+ * may be torn: then the sum is wrong, and the wait is called unattributed.
  */
 
 #define BINS ((TOP_BIT - BIN_BITS + 1) << BIN_BITS)
@@ -20,12 +33,27 @@
 
 enum { WOKEN, PREEMPTED, CAUSES };
 
+/* What occupies a CPU.  A real-time thread is one whoever owns it; OWN are the other watched threads. */
+enum { IDLE, OWN, OTHER, KERNEL, REALTIME, INTERRUPT, OCCUPANTS };
+/* A wait has parts for these, and three more. */
+enum { THROTTLED = OCCUPANTS, MIGRATED, UNATTRIBUTED, PARTS };
+#define ROOM 8 /* of an array that is indexed by occupant: a power of two, so that a mask keeps it inside */
+
 /* One thread, found at its id modulo SLOTS; `pid` tells whose the slot is. */
 struct slot {
     u64 begin_ns; /* 0: it is not waiting */
     u32 pid;
     u32 cause;
+#ifdef ATTRIBUTION
+    u32 cpu; /* where it waits */
+    u32 marks;
+    u64 throttled_by; /* the run queue of a group that had used up its quota when the wait began */
+    u64 spent[ROOM];  /* the account of its CPU when the wait began */
+#endif
 };
+
+enum { IDLE_CPU = 1, MOVED = 2, HELD = 4 }; /* marks: an allowed CPU was idle; the wait changed CPU; throttled */
+#define NO_CPU 0xffffffff                   /* the account of its CPU had not begun */
 
 struct window {
     u64 open_ns, close_ns;
@@ -38,6 +66,7 @@ struct counts {
     u64 missed;   /* a thread that we know was switched in, and nothing had told us that it waits */
     u64 unseen;   /* a thread was switched in for the first time: its wait began before the window */
     u64 backward; /* the wait ended before it began: the clocks of two CPUs disagree */
+    u64 unkeyed;  /* waits that are in the histogram, and under no key because there are too many keys */
 };
 
 BPF_F_TABLE("array", u32, u64, watched, PIDS / 64, BPF_F_MMAPABLE); /* one bit for each process */
@@ -52,11 +81,33 @@ BPF_F_TABLE("array", u32, struct counts, cpus, CPUS, BPF_F_MMAPABLE);
 #define LOAD(to, bits, from, offset) LOAD_(to, bits, from, offset)
 #define ARGUMENT(to, number) LOAD(to, 64, context, 8 * (number))
 
-static inline bool is_watched(u32 tgid)
+/* The control group whose CPU time the thread uses. */
+#ifdef CGROUPS_OFFSET
+static inline u64 cgroup_of(u64 task)
 {
+    u64 set, group, node, id;
+    LOAD(set, 64, task, CGROUPS_OFFSET);
+    LOAD(group, 64, set, CGROUP_OFFSET);
+#ifdef SUBSYSTEM_CGROUP_OFFSET /* a hierarchy of its own (version 1): one step more */
+    LOAD(group, 64, group, SUBSYSTEM_CGROUP_OFFSET);
+#endif
+    LOAD(node, 64, group, NODE_OFFSET);
+    LOAD(id, 64, node, NODE_ID_OFFSET);
+    return id;
+}
+#endif
+
+static inline bool is_watched(u64 task, u32 tgid)
+{
+#if defined(WATCH_ALL)
+    return tgid != 0;
+#elif defined(WATCH_CGROUP)
+    return tgid && cgroup_of(task) == WATCH_CGROUP;
+#else
     u32 word = tgid >> 6;
     u64 *bits = watched.lookup(&word);
     return bits && (*bits >> (tgid & 63) & 1);
+#endif
 }
 
 static inline struct slot *slot_of(u32 pid)
@@ -94,7 +145,252 @@ static inline u64 bin_of(u64 ns)
     return bin;
 }
 
-static inline void begin_wait(u32 pid, u32 cause, u64 now)
+#ifdef ATTRIBUTION
+/* The account of one CPU; only this CPU writes it. */
+struct account {
+    u64 since_ns;    /* how far the account goes; 0: nothing is known yet */
+    u64 spent[ROOM]; /* time with each occupant until then */
+    u32 occupant;    /* who has had the CPU since then */
+    u32 beneath;     /* whom the interrupt interrupted */
+    u32 depth;       /* of interrupts and softirqs inside each other */
+    u32 is_idle;     /* its bit in `idle` is set */
+    /* The last throttled group that a thread waited with here, and the account when its throttling ended. */
+    u64 group, released_ns, released[ROOM];
+};
+
+#define WORDS ((CPUS + 63) / 64)
+#define COARSE (BINS >> COARSE_SHIFT)
+
+struct idle {
+    u64 words[WORDS]; /* one bit for each CPU that is idle */
+};
+
+struct parts {
+    u64 ns[CAUSES][COARSE][PARTS];
+    u64 could[CAUSES][COARSE]; /* waits that began while an allowed CPU was idle */
+    u64 sum_ns[CAUSES];        /* of all waits, exact */
+    u64 could_ns[CAUSES];
+    u64 moved[CAUSES];
+    u64 held[CAUSES];
+};
+
+BPF_F_TABLE("array", u32, struct account, accounts, CPUS, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", u32, struct parts, parts, CPUS, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", u32, struct idle, idles, 1, BPF_F_MMAPABLE);
+
+static inline void settle(struct account *account, u64 now)
+{
+    account->spent[account->occupant & (ROOM - 1)] += now - account->since_ns;
+    account->since_ns = now;
+}
+
+static inline u32 class_of(u64 task, u32 pid, s32 prio, u32 flags, bool own)
+{
+    if (!pid)
+        return IDLE;
+    if (prio < 100)
+        return REALTIME;
+    if (own)
+        return OWN;
+    return flags & 0x00200000 /* PF_KTHREAD */ ? KERNEL : OTHER;
+}
+
+static inline void occupy(struct account *account, u32 cpu, u32 occupant)
+{
+    account->occupant = occupant;
+    account->depth = 0;
+    u32 is_idle = occupant == IDLE;
+    if (is_idle == account->is_idle)
+        return;
+    account->is_idle = is_idle;
+    u32 first = 0;
+    struct idle *idle = idles.lookup(&first);
+    u64 bit = 1ULL << (cpu & 63);
+    u32 word = cpu >> 6;
+    if (idle && word < WORDS) /* its own bit only: adding and taking away sets and clears it, atomically */
+        __sync_fetch_and_add(&idle->words[word], is_idle ? bit : -bit);
+}
+
+/* Has the group that a thread waits with been given its quota again? */
+static inline void look_for_release(struct account *account, u64 now)
+{
+#ifdef THROTTLE_COUNT_OFFSET
+    if (!account->group || account->released_ns)
+        return;
+    u32 count = 1;
+    if (bpf_probe_read_kernel(&count, sizeof count, (void *)(account->group + THROTTLE_COUNT_OFFSET)) || count)
+        return;
+    settle(account, now);
+    account->released_ns = now;
+#pragma unroll
+    for (int i = 0; i < OCCUPANTS; i++)
+        account->released[i] = account->spent[i];
+#endif
+}
+
+/* Whether the thread waits because its group has used up its quota; tells the group's run queue on this CPU. */
+static inline u64 throttled_by(u64 task)
+{
+    u64 group = 0;
+#ifdef THROTTLE_COUNT_OFFSET
+    u64 held;
+#ifdef THROTTLED_OFFSET /* since the kernel throttles thread by thread */
+    LOAD(held, 8, task, THROTTLED_OFFSET);
+    if (!held)
+        return 0;
+    LOAD(group, 64, task, GROUP_QUEUE_OFFSET);
+#else
+    LOAD(group, 64, task, GROUP_QUEUE_OFFSET);
+    if (!group)
+        return 0;
+    LOAD(held, 32, group, THROTTLE_COUNT_OFFSET);
+    if (!held)
+        return 0;
+#endif
+#endif
+    return group;
+}
+
+static inline bool other_cpu_is_idle(u64 task)
+{
+    u32 first = 0;
+    u64 allowed, found = 0;
+    struct idle *idle = idles.lookup(&first);
+    if (!idle)
+        return false;
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) {
+        LOAD(allowed, 64, task, ALLOWED_OFFSET + 8 * i);
+        found |= idle->words[i] & allowed;
+    }
+    return found != 0;
+}
+
+static inline void note_account(struct slot *slot, u64 task, u32 cpu, u64 now)
+{
+    struct account *account = accounts.lookup(&cpu);
+    slot->marks = 0;
+    slot->cpu = NO_CPU;
+    if (!account || !account->since_ns)
+        return;
+    slot->cpu = cpu;
+#pragma unroll
+    for (int i = 0; i < OCCUPANTS; i++)
+        slot->spent[i] = account->spent[i];
+    u32 occupant = account->occupant & (ROOM - 1);
+    slot->spent[occupant] += now - account->since_ns;
+    if (!account->is_idle && other_cpu_is_idle(task))
+        slot->marks = IDLE_CPU;
+    u64 group = throttled_by(task);
+    if (group) {
+        slot->marks |= HELD;
+        slot->throttled_by = group;
+        account->group = group;
+        account->released_ns = 0;
+    }
+}
+
+static inline void add_parts(struct slot *slot, u64 begin, u64 now, u32 cause, u64 bin)
+{
+    u32 cpu = bpf_get_smp_processor_id();
+    struct account *account = accounts.lookup(&cpu);
+    struct parts *all = parts.lookup(&cpu);
+    if (!account || !all)
+        return;
+    u64 total = now - begin, sum = 0, wrong = 0;
+    u64 coarse = bin >> COARSE_SHIFT;
+    OPAQUE(coarse);
+    if (coarse >= COARSE)
+        coarse = COARSE - 1;
+    u64 *to = all->ns[cause][coarse];
+    u32 marks = slot->marks;
+    all->sum_ns[cause] += total;
+    if (marks & IDLE_CPU) {
+        all->could[cause][coarse]++;
+        all->could_ns[cause] += total;
+    }
+    if (marks & MOVED)
+        all->moved[cause]++;
+    if (slot->cpu != cpu) {
+        to[slot->cpu == NO_CPU ? UNATTRIBUTED : MIGRATED] += total;
+        return;
+    }
+    u64 *from = slot->spent;
+    if (marks & HELD) {
+        all->held[cause]++;
+        u64 released = account->released_ns;
+        if (account->group != slot->throttled_by || released < begin || released > now) {
+            to[THROTTLED] += total; /* its end was not seen */
+            return;
+        }
+        to[THROTTLED] += released - begin;
+        total = now - released;
+        from = account->released;
+    }
+#pragma unroll
+    for (int i = 0; i < OCCUPANTS; i++) {
+        u64 part = account->spent[i] - from[i];
+        sum += part;
+        wrong |= part > total;
+    }
+    if (wrong || sum != total) {
+        to[UNATTRIBUTED] += total;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < OCCUPANTS; i++)
+        to[i] += account->spent[i] - from[i];
+}
+#endif
+
+#ifdef KEYED
+#define KEY_ROOM 2048 /* twice as many as there may be keys, so that a free place is near */
+#define KEY_TRIES 16
+#define KEY_BINS (BINS >> KEY_FOLD)
+
+struct keyed {
+    u64 key; /* 0: free */
+    u32 waits[CAUSES][KEY_BINS];
+};
+
+BPF_F_TABLE("array", u32, struct keyed, keyed, KEY_ROOM, BPF_F_MMAPABLE);
+/* Who owns which place.  Two CPUs may want one at once, and only one can insert it. */
+BPF_TABLE("hash", u32, u64, owners, MOST_KEYS);
+
+static inline bool count_under(u64 key, u32 cause, u64 bin)
+{
+    u32 home = (key * 0x9e3779b97f4a7c15ULL) >> 40;
+#pragma unroll
+    for (int i = 0; i < KEY_TRIES; i++) {
+        u32 place = (home + i) & (KEY_ROOM - 1);
+        struct keyed *row = keyed.lookup(&place);
+        if (!row)
+            return false;
+        if (row->key != key) {
+            if (row->key)
+                continue;
+            if (owners.insert(&place, &key)) { /* taken meanwhile, or there are too many keys */
+                u64 *owner = owners.lookup(&place);
+                if (!owner)
+                    return false;
+                if (*owner != key)
+                    continue;
+            }
+            row->key = key;
+        }
+        u64 number = bin >> KEY_FOLD;
+        OPAQUE(number);
+        if (number >= KEY_BINS)
+            number = KEY_BINS - 1;
+        OPAQUE(number);
+        __sync_fetch_and_add(&row->waits[cause][number], 1);
+        return true;
+    }
+    return false;
+}
+#endif
+
+static inline void begin_wait(u64 task, u32 pid, u32 cause, u64 now)
 {
     struct slot *slot = slot_of(pid);
     if (!slot)
@@ -108,12 +404,18 @@ static inline void begin_wait(u32 pid, u32 cause, u64 now)
     } else if (cause == WOKEN && slot->begin_ns) {
         return; /* it waits already: to wake a runnable thread changes nothing */
     }
+#ifdef ATTRIBUTION
+    u32 cpu = bpf_get_smp_processor_id();
+    if (cause == WOKEN)
+        LOAD(cpu, 32, task, CPU_OFFSET);
+    note_account(slot, task, cpu, now);
+#endif
     slot->begin_ns = now;
     slot->cause = cause;
     slot->pid = pid;
 }
 
-static inline void end_wait(u32 pid, u64 now)
+static inline void end_wait(u64 task, u32 pid, u64 now)
 {
     struct slot *slot = slot_of(pid);
     struct counts *counts = our_counts();
@@ -132,7 +434,22 @@ static inline void end_wait(u32 pid, u64 now)
     } else if (now < begin) {
         counts->backward++;
     } else {
-        counts->waits[slot->cause & 1][bin_of(now - begin)]++;
+        u32 cause = slot->cause & 1;
+        u64 bin = bin_of(now - begin);
+        counts->waits[cause][bin]++;
+#ifdef ATTRIBUTION
+        add_parts(slot, begin, now, cause, bin);
+#endif
+#ifdef KEYED
+        u64 key = pid;
+#if KEYED == 2
+        LOAD(key, 32, task, TGID_OFFSET);
+#elif KEYED == 3
+        key = cgroup_of(task);
+#endif
+        if (!count_under(key, cause, bin))
+            counts->unkeyed++;
+#endif
     }
 }
 
@@ -156,13 +473,13 @@ static inline int woken(void *context)
     u64 task, tgid, pid;
     ARGUMENT(task, 0);
     LOAD(tgid, 32, task, TGID_OFFSET);
-    if (!is_watched(tgid))
+    if (!is_watched(task, tgid))
         return 0;
     u64 now = bpf_ktime_get_ns();
     if (!is_open(now))
         return 0;
     LOAD(pid, 32, task, PID_OFFSET);
-    begin_wait(pid, WOKEN, now);
+    begin_wait(task, pid, WOKEN, now);
     return 0;
 }
 
@@ -183,16 +500,39 @@ int on_switch(void *context)
     ARGUMENT(next, 2);
     LOAD(prev_tgid, 32, prev, TGID_OFFSET);
     LOAD(next_tgid, 32, next, TGID_OFFSET);
-    bool enters = is_watched(next_tgid);
-    bool leaves = prev_tgid == next_tgid ? enters : is_watched(prev_tgid);
+    bool enters = is_watched(next, next_tgid);
+#ifdef WATCH_CGROUP
+    bool leaves = is_watched(prev, prev_tgid);
+#else
+    bool leaves = prev_tgid == next_tgid ? enters : is_watched(prev, prev_tgid);
+#endif
+#ifdef ATTRIBUTION
+    u64 now = bpf_ktime_get_ns(), prio, flags;
+    u32 cpu = bpf_get_smp_processor_id();
+    struct account *account = accounts.lookup(&cpu);
+    if (!account)
+        return 0;
+    if (account->since_ns)
+        settle(account, now);
+    else
+        account->since_ns = now;
+    LOAD(pid, 32, next, PID_OFFSET);
+    LOAD(prio, 32, next, PRIO_OFFSET);
+    LOAD(flags, 32, next, FLAGS_OFFSET);
+    occupy(account, cpu, class_of(next, pid, (s32)prio, flags, enters));
+    look_for_release(account, now);
+    if (!enters && !leaves)
+        return 0;
+#else
     if (!enters && !leaves)
         return 0;
     u64 now = bpf_ktime_get_ns();
+#endif
     if (!is_open(now))
         return 0;
     if (enters) {
         LOAD(pid, 32, next, PID_OFFSET);
-        end_wait(pid, now);
+        end_wait(next, pid, now);
     }
     if (leaves) {
         u64 preempted, state;
@@ -205,9 +545,97 @@ int on_switch(void *context)
 #endif
         LOAD(pid, 32, prev, PID_OFFSET);
         if ((preempted & 1) || !state)
-            begin_wait(pid, PREEMPTED, now);
+            begin_wait(prev, pid, PREEMPTED, now);
         else
             forget_wait(pid);
     }
     return 0;
 }
+
+#ifdef ATTRIBUTION
+/* A waiting thread goes to another CPU: from now on it waits for that one.  Its note becomes what that CPU's
+ * account would have been if the wait so far had happened there. */
+int on_migrate(void *context)
+{
+    u64 task, to, tgid, pid;
+    ARGUMENT(task, 0);
+    ARGUMENT(to, 1);
+    LOAD(tgid, 32, task, TGID_OFFSET);
+    if (!is_watched(task, tgid))
+        return 0;
+    LOAD(pid, 32, task, PID_OFFSET);
+    struct slot *slot = slot_of(pid);
+    if (!slot || slot->pid != pid || !slot->begin_ns || slot->cpu == NO_CPU)
+        return 0;
+    u32 left = slot->cpu, reached = (u32)to;
+    struct account *before = accounts.lookup(&left), *after = accounts.lookup(&reached);
+    slot->cpu = NO_CPU;
+    if (!before || !after || !after->since_ns)
+        return 0;
+    u64 now = bpf_ktime_get_ns();
+#pragma unroll
+    for (int i = 0; i < OCCUPANTS; i++)
+        slot->spent[i] += after->spent[i] - before->spent[i];
+    u32 occupant = before->occupant & (ROOM - 1);
+    slot->spent[occupant] -= now - before->since_ns;
+    occupant = after->occupant & (ROOM - 1);
+    slot->spent[occupant] += now - after->since_ns;
+    slot->cpu = reached;
+    slot->marks |= MOVED;
+    return 0;
+}
+
+int on_interrupt(void *context)
+{
+    u32 cpu = bpf_get_smp_processor_id();
+    struct account *account = accounts.lookup(&cpu);
+    if (!account || !account->since_ns)
+        return 0;
+    if (!account->depth) {
+        settle(account, bpf_ktime_get_ns());
+        account->beneath = account->occupant;
+        account->occupant = INTERRUPT;
+    }
+    account->depth++;
+    return 0;
+}
+
+int on_interrupt_end(void *context)
+{
+    u32 cpu = bpf_get_smp_processor_id();
+    struct account *account = accounts.lookup(&cpu);
+    if (!account || !account->depth)
+        return 0;
+    account->depth--;
+    if (!account->depth) {
+        u64 now = bpf_ktime_get_ns();
+        settle(account, now);
+        account->occupant = account->beneath;
+        look_for_release(account, now);
+    }
+    return 0;
+}
+
+/* Run once on every CPU by the helper, so that the account knows who has the CPU before the next switch. */
+int seed(void *context)
+{
+    u32 cpu = bpf_get_smp_processor_id(), pid = 0, tgid = 0, flags = 0;
+    s32 prio = 0;
+    struct account *account = accounts.lookup(&cpu);
+    u64 task = bpf_get_current_task();
+    if (!account || account->since_ns)
+        return 0;
+    bpf_probe_read_kernel(&pid, sizeof pid, (void *)(task + PID_OFFSET));
+    bpf_probe_read_kernel(&tgid, sizeof tgid, (void *)(task + TGID_OFFSET));
+    bpf_probe_read_kernel(&flags, sizeof flags, (void *)(task + FLAGS_OFFSET));
+    bpf_probe_read_kernel(&prio, sizeof prio, (void *)(task + PRIO_OFFSET));
+#ifdef WATCH_CGROUP
+    bool own = false; /* until the next switch */
+#else
+    bool own = is_watched(task, tgid);
+#endif
+    account->since_ns = bpf_ktime_get_ns();
+    occupy(account, cpu, class_of(task, pid, prio, flags, own));
+    return 0;
+}
+#endif
