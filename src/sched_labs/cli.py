@@ -69,6 +69,22 @@ def _parser() -> argparse.ArgumentParser:
     clean.add_argument("--all", action="store_true", help="also end what is being measured now")
     clean.set_defaults(handler=_clean)
 
+    lab = commands.add_parser("lab", help="the hands-on labs").add_subparsers(required=True, metavar="WHAT")
+    lab.add_parser("list", help="the labs there are").set_defaults(handler=_lab_list)
+    for name, about in (
+        ("start", "lay out its sheet and its starter"),
+        ("check", "check your work on it, on this machine"),
+        ("reveal", "show its solution"),
+    ):
+        one = lab.add_parser(name, help=about)
+        one.add_argument("lab", help="its number or a part of its name")
+        one.set_defaults(handler=globals()[f"_lab_{name}"])
+        if name == "check":
+            one.add_argument("--seed", type=int, help="ask what an earlier check asked")
+    progress = commands.add_parser("progress", help="how far you have come with the labs")
+    progress.add_argument("--export", type=Path, metavar="FILE", help="write it for a teacher, as CSV")
+    progress.set_defaults(handler=_progress)
+
     url = commands.add_parser("url", help="where the book's virtual machine serves it")
     url.add_argument(
         "--forwarded", type=int, metavar="PORT", help="its host's port; makes the key if need be"
@@ -102,6 +118,47 @@ def _url(options: argparse.Namespace) -> None:
     from .server import serve
 
     print(serve.address(options.forwarded))
+
+
+def _lab_list(options: argparse.Namespace) -> None:
+    from . import labs
+
+    for lab in labs.all_labs():
+        print(f"{lab.name:<28} {lab.title}")
+
+
+def _lab_start(options: argparse.Namespace) -> None:
+    from . import labs
+
+    lab = labs.find(options.lab)
+    folder = labs.start(lab)
+    print((lab.folder / "sheet.md").read_text(encoding="utf-8"))
+    print(f"Your files are in {folder}\nWhen you think it works: sched-labs lab check {lab.name}")
+
+
+def _lab_check(options: argparse.Namespace) -> int:
+    from . import labs
+
+    report = labs.check(labs.find(options.lab), seed=options.seed)
+    print(report)
+    return 0 if report.passed else 1
+
+
+def _lab_reveal(options: argparse.Namespace) -> None:
+    from . import labs
+
+    for name, text in labs.reveal(labs.find(options.lab)).items():
+        print(f"---- {name} ----\n{text}")
+
+
+def _progress(options: argparse.Namespace) -> None:
+    from . import labs
+
+    if options.export:
+        labs.export(options.export)
+        print(f"Written to {options.export}")
+    else:
+        print(labs.progress().drop(columns=["title", "seed"]).to_string(index=False))
 
 
 def _parameters(words: list[str]) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""The reader's placement against every other one, measured now, in turns."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from sched_labs import machine, placement, workloads
+from sched_labs.labs import Judge
+
+GOOD_ENOUGH = 0.7  # of what the best placement gets done
+TURNS = 3
+TALK = ["--by", "pipe", "--between", "threads", "--trials", "1", "--round-trips", "3000"]
+COMPUTE = ["--workers", "2", "--duration-ms", "150"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What a reader's function is told of a pair."""
+
+    tids: tuple[int, int]
+    voluntary_per_s: float
+    cpu_share: float
+
+
+def start(stack: contextlib.ExitStack, kind: str, arguments: list[str]) -> workloads.Workload:
+    return stack.enter_context(workloads.start(kind, arguments, deadline_s=60))
+
+
+def counted(kind: str) -> tuple[float, float]:
+    """What a pair of this kind does while it is free: voluntary switches a second, largest CPU share."""
+    arguments = ["--round-trips", "1000000", *TALK[:-2]] if kind == "pingpong" else ["--duration-ms", "5000"]
+    arguments += ["--workers", "2"] if kind == "burn" else []
+    with contextlib.ExitStack() as stack:
+        pair = start(stack, kind, arguments)
+        pair.go()
+        # The first block of a ping-pong is one side alone; the exchange comes after it.
+        time.sleep(1.5 if kind == "pingpong" else 0.2)
+        before = [look(pair.pid, tid) for tid in pair.tids]
+        time.sleep(0.3)
+        after = [look(pair.pid, tid) for tid in pair.tids]
+    switches = sum(b[0] - a[0] for a, b in zip(before, after, strict=True))
+    return switches / 0.3, max(b[1] - a[1] for a, b in zip(before, after, strict=True)) / 0.3e9
+
+
+def look(pid: int, tid: int) -> tuple[int, int]:
+    task = Path(f"/proc/{pid}/task/{tid}")
+    status = (task / "status").read_text()
+    voluntary = int(status.partition("voluntary_ctxt_switches:")[2].split()[0])
+    return voluntary, int((task / "schedstat").read_text().split()[0])
+
+
+def done(kind: str, count: int, where: list[tuple[int, int]]) -> float:
+    """Work per second of `count` pairs, of which pair n has its sides on the CPUs where[n]."""
+    with contextlib.ExitStack() as stack:
+        pairs = [start(stack, kind, TALK if kind == "pingpong" else COMPUTE) for _ in range(count)]
+        for pair, cpus in zip(pairs, where, strict=True):
+            for tid, cpu in zip(pair.tids, cpus, strict=True):
+                placement.pin([tid], [cpu])
+        for pair in pairs:
+            pair.go()
+        records = [list(pair.records()) for pair in pairs]
+    if kind == "burn":
+        return float(sum(r["chunks"] for some in records for r in some if r.kind == "worker"))
+    blocks = [r for some in records for r in some if r.kind == "block" and r.text("condition") == "exchange"]
+    return sum(block["round_trips"] / block["elapsed_ns"] for block in blocks)
+
+
+def check(judge: Judge) -> None:
+    answer = judge.function("answer.py", "place")
+    allowed = machine.survey().cpus_allowed
+    judge.need(len(allowed) > 1, "This lab needs a machine with two CPUs.")
+    cpus = [int(cpu) for cpu in judge.rng.permutation(allowed)[:2]]
+    for kind, count, what in (("pingpong", 2, "two pairs that speak"), ("burn", 1, "a pair that computes")):
+        switches, share = counted(kind)
+        names = [int(name) for name in judge.rng.permutation(range(1, 2 * count + 1))]
+        pairs = [Pair((names[2 * n], names[2 * n + 1]), switches, share) for n in range(count)]
+        named = answer(pairs, list(cpus))
+        judge.need(
+            isinstance(named, dict) and set(named) == set(names) and set(named.values()) <= set(cpus),
+            f"place must say a CPU of {cpus} for each of the threads {sorted(names)}, not {named!r}.",
+        )
+        mine = [(named[pair.tids[0]], named[pair.tids[1]]) for pair in pairs]
+        # Every placement that differs by more than the names of the CPUs.
+        ways = list(itertools.product(itertools.product(cpus, repeat=2), repeat=count))
+        ways = [list(way) for way in ways if way[0][0] == cpus[0]]
+        work: list[list[float]] = [[] for _ in [*ways, mine]]
+        for _ in range(TURNS):
+            for place, way in enumerate([*ways, mine]):
+                work[place].append(done(kind, count, way))
+        *others, own = (median(values) for values in work)
+        judge.expect(
+            own >= GOOD_ENOUGH * max(others),
+            good=f"{what}: {own / max(others):.0%} of what the best placement gets done.",
+            missing=f"{what}: only {own / max(others):.0%} of what the best placement gets done. "
+            "What does each thread wait for?",
+        )

@@ -1,0 +1,44 @@
+"""The reader's own folder of a lab."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from .. import store
+from ..errors import SchedLabError
+from . import ledger
+from .catalogue import Lab
+
+
+def place(lab: Lab) -> Path:
+    """Where the reader works on it; not there before `start`."""
+    return store.data_folder() / "labs" / lab.name
+
+
+def start(lab: Lab) -> Path:
+    """Lay out the sheet and the starter; what the reader has already written stays.  Returns the folder."""
+    folder = place(lab)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(lab.folder / "sheet.md", folder / "sheet.md")
+        for source in sorted((lab.folder / "starter").iterdir()):
+            if not (folder / source.name).exists():
+                shutil.copyfile(source, folder / source.name)
+    except OSError as error:
+        raise SchedLabError(
+            f"{folder} cannot be written: {error.strerror}.",
+            "Choose a folder that you may write with XDG_DATA_HOME.",
+        ) from error
+    ledger.note(lab.name, "started")
+    return folder
+
+
+def reveal(lab: Lab) -> dict[str, str]:
+    """The solution: file name -> text.  The progress says from now on that it was looked at."""
+    ledger.note(lab.name, "revealed")
+    return {
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted((lab.folder / "solution").iterdir())
+        if path.is_file()
+    }

@@ -1,0 +1,87 @@
+"""What a lab's check works with: the reader's files, a seeded generator, and the findings."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class Stop(Exception):
+    """The check cannot go on: a finding says why."""
+
+
+class Judge:
+    """Collects findings.  A check passes when it made at least one and none of them is missing something.
+
+    folder   the reader's files
+    seed     what the check's random choices come from: the same seed asks the same questions
+    rng      the generator made from it
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.seed = folder, seed
+        self.rng = np.random.default_rng(seed)
+        self.findings: list[tuple[bool, str]] = []
+        self.remarks: list[str] = []
+
+    def expect(self, ok: bool, *, good: str, missing: str) -> bool:
+        """One finding: what is right, or what is missing (without giving it away).  Returns `ok`."""
+        self.findings.append((bool(ok), good if ok else missing))
+        return bool(ok)
+
+    def need(self, ok: bool, missing: str) -> None:
+        """Without this the check makes no sense: ends it with a finding."""
+        if not ok:
+            self.findings.append((False, missing))
+            raise Stop
+
+    def remark(self, text: str) -> None:
+        """Something to know that decides nothing, such as what this machine could not show."""
+        self.remarks.append(text)
+
+    def function(self, file: str, name: str) -> Callable[..., Any]:
+        """A function of the reader's; calls that raise become findings."""
+        path = self.folder / file
+        self.need(path.is_file(), f"{file} is not there.")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module  # as for any imported module; dataclasses look themselves up there
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            self.need(False, f"{file} cannot be loaded: {type(error).__name__}: {error}")
+        found = getattr(module, name, None)
+        self.need(callable(found), f"{file} has no function {name}.")
+
+        def call(*arguments: Any) -> Any:
+            try:
+                return found(*arguments)  # type: ignore[misc]
+            except Exception as error:
+                self.need(False, f"{name} raised {type(error).__name__}: {error}")
+
+        return call
+
+    def settings(self, file: str) -> dict[str, Any]:
+        """The reader's answer as a JSON object; a key that begins with an underscore is a comment."""
+        path = self.folder / file
+        self.need(path.is_file(), f"{file} is not there.")
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            self.need(False, f"{file} is not JSON: {error}")
+        self.need(isinstance(found, dict), f"{file} does not hold one object.")
+        return {key: value for key, value in found.items() if not key.startswith("_")}
+
+    def number(self, settings: dict[str, Any], key: str, low: float, high: float) -> float:
+        """A number of the answer, in its range."""
+        value = settings.get(key)
+        right = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+        self.need(right, f"{key} must be a number from {low:g} to {high:g}; it is {value!r}.")
+        return float(value)  # type: ignore[arg-type]
