@@ -1,7 +1,7 @@
 """Is the bandwidth model fast enough to sit under a slider?  One minute of 16 threads, in under 50 ms.
 
-Every block runs each case once, so that a busy machine slows all of them; the line says the median.  Beside it
-stands a loop of a million additions in the same blocks: a machine on which that takes longer is slower or busier.
+Every block runs each case once, so that a busy machine slows all of them; a line says the median.  A loop of
+a million additions runs in the same blocks: where that takes longer, the machine is slower or busier.
 """
 
 from __future__ import annotations

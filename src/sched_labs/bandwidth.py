@@ -57,7 +57,8 @@ class Simulation:
     throttled_us   time that run queues stood throttled, summed over CPUs (cpu.stat: throttled_usec)
     used_us        CPU time that the threads got
     arrivals, completions, in_flight    requests; arrivals = completions + in_flight
-    latency_us     from arrival to completion, one per completed request, in the order of arrival
+    arrived_us     when, one per completed request, in the order of arrival
+    latency_us     from arrival to completion, in the same order
     """
 
     parameters: dict[str, Any]
@@ -67,6 +68,7 @@ class Simulation:
     burst_us: float
     used_us: float
     arrivals: int
+    arrived_us: NDArray[np.float64]
     latency_us: NDArray[np.float64]
     _intervals: list[tuple[int, float, float]] = field(repr=False)
     _used: list[float] = field(repr=False)  # CPU time used up to each period's end
@@ -102,6 +104,15 @@ class Simulation:
         length = float(self.parameters["period_us"])
         used = np.diff(np.array([0.0, *self._used]))
         return pd.DataFrame({"start_us": length * np.arange(used.size), "used_us": used})
+
+    @cached_property
+    def held_back(self) -> NDArray[np.bool_]:
+        """Which completed requests met a throttled run queue, and took longer than their work."""
+        spans = self.intervals
+        ends = np.maximum.accumulate(spans["end_us"].to_numpy())  # the last end of those begun so far
+        begun = np.searchsorted(spans["start_us"].to_numpy(), self.arrived_us + self.latency_us)
+        last = np.concatenate([[-np.inf], ends])[begun]
+        return (last > self.arrived_us) & (self.latency_us > (self.parameters["work_us"] or 0) * (1 + 1e-9))
 
     def quantile_us(self, q: float) -> float:
         """The latency that a share q (0 to 1) of the completed requests did not exceed; NaN without any."""
@@ -149,7 +160,7 @@ class Simulation:
 def stall_us(quota_us: float, period_us: float, *, threads: int, cpus: int) -> float:
     """How long threads that never sleep stand still in each period: period - quota / min(threads, cpus).
 
-    Nothing where the quota lasts for the whole period.  Slices move it: a run queue that got one runs on while
+    Nothing where the quota lasts for the whole period.  Slices move it: a run queue that got one runs on when
     the others stand (`simulate` shows by how much).
     """
     check(quota_us, period_us, threads=threads, cpus=cpus)
@@ -170,7 +181,7 @@ def check(
     burst_us: float = 0,
     slice_us: float = 5000,
 ) -> None:
-    """Raises ParameterError for what the kernel would refuse, naming its file and limit, and for no threads."""
+    """Raises ParameterError for what the kernel would refuse, naming its file, and for no threads."""
     for name, value in (("period", period_us), ("quota", quota_us)):
         if not value >= LEAST_US:
             raise ParameterError(
@@ -293,7 +304,7 @@ def replay(
         arrivals, work = array.tolist(), float(work_us)
     group = _Group(float(quota_us), float(period_us), float(burst_us), float(slice_us), min(threads, cpus))
     finished = group.run(arrivals, work, duration_s * 1e6)
-    done = np.array(finished, dtype=float)
+    at, done = np.array(arrivals, dtype=float), np.array(finished, dtype=float)
     completed = np.isfinite(done)
     parameters = {
         "quota_us": quota_us,
@@ -314,10 +325,46 @@ def replay(
         group.burst_us,
         group.used_us,
         len(arrivals),
-        (done - np.asarray(arrivals, dtype=float))[completed],
+        at[completed],
+        (done - at)[completed],
         group.intervals,
         group.used_by,
     )
+
+
+def grid(
+    loads: Sequence[float],
+    threads: Sequence[int],
+    *,
+    quota_us: float,
+    period_us: float,
+    work_us: float,
+    duration_s: float = 20.0,
+    burst_us: float = 0,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Simulate every load (a share of the quota, 0.8 for 80 %) with every number of threads, a CPU for each.
+
+    One row each: load, threads, throttled_share, p50_us, p99_us, p999_us.  For pages on which nothing can be
+    moved.  Raises ParameterError as `simulate` does.
+    """
+    rows = []
+    for count in threads:
+        for load in loads:
+            run = simulate(
+                quota_us,
+                period_us,
+                threads=count,
+                cpus=count,
+                burst_us=burst_us,
+                duration_s=duration_s,
+                arrivals_per_s=load * quota_us / period_us / work_us * 1e6,
+                work_us=work_us,
+                seed=seed,
+            )
+            summary = run.summary()[["throttled_share", "p50_us", "p99_us", "p999_us"]].iloc[0]
+            rows.append({"load": load, "threads": count, **summary})
+    return pd.DataFrame(rows)
 
 
 class _Group:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from . import (
     axes,
+    bandwidth,
     convoy,
     histogram,
     loops,
@@ -35,6 +36,8 @@ __all__ = [
     "Figure",
     "Prediction",
     "axes",
+    "bursts",
+    "bandwidth",
     "compare",
     "convoy",
     "draw",
