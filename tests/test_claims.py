@@ -130,6 +130,21 @@ def yields(
     }
 
 
+def spaced(
+    extra: float, half: float = 100, *, burst: int = 1, rounds: float = 1.0, seen: bool = True
+) -> dict[str, Any]:
+    """One pattern of hand-overs: a warm-up of extra +- half ns for each."""
+    return {
+        "burst": burst,
+        "rounds": rounds,
+        "spacing_ns": 15_000 * rounds,
+        "extra_ns": extra,
+        "extra_lo_ns": extra - half,
+        "extra_hi_ns": extra + half,
+        "seen": seen,
+    }
+
+
 CASES: list[Case] = [
     # claim, outcome, rows of the constructed summary, what the reason must say
     ("000-007", HOLDS, [cell()], "2 µs a switch, interval 1.9 µs to 2.1 µs"),
@@ -220,6 +235,19 @@ CASES: list[Case] = [
     ("002-042", HOLDS, [yields(policy="fifo", switches=0.0)], "make 0.000 switches"),
     ("002-042", UNKNOWN, [yields(policy="fifo", switches=0.4)], "Neither clearly"),
     ("002-042", UNKNOWN, [yields()], "SCHED_FIFO yield together"),
+    ("000-060", HOLDS, [spaced(31_000), spaced(3_900, burst=100)], "31 µs a switch evenly spaced, 3.9 µs in"),
+    ("000-060", FAILS, [spaced(31_000), spaced(31_000, burst=100)], "31 µs in bursts of 100"),
+    ("000-060", UNKNOWN, [spaced(31_000, 9000), spaced(23_000, 9000, burst=100)], "overlap"),
+    ("000-060", UNKNOWN, [spaced(31_000)], "no bursts"),
+    ("000-060", UNKNOWN, [spaced(31, seen=False), spaced(20, burst=10)], "noise floor"),
+    ("000-061", FAILS, [spaced(2_000, rounds=0.1), spaced(31_000)], "costs 2 µs, one every 15 µs 31 µs"),
+    ("000-061", HOLDS, [spaced(30_000, rounds=0.1), spaced(31_000)], "30 µs"),
+    ("000-061", UNKNOWN, [spaced(16_000, 9000, rounds=0.1), spaced(31_000)], "factor of two"),
+    ("000-061", UNKNOWN, [spaced(16_000)], "Two spacings"),
+    ("spacing", FAILS, [spaced(31_000), spaced(32_000, rounds=16)], "31 µs after 1 rounds of the set, 32 µs"),
+    ("spacing", HOLDS, [spaced(2_000, rounds=0.25), spaced(64_000, rounds=16)], "64 µs after 16"),
+    ("spacing", UNKNOWN, [spaced(2_000, rounds=0.25), spaced(16_000, 9000, rounds=16)], "do not decide"),
+    ("spacing", UNKNOWN, [spaced(2_000, rounds=0.25), spaced(16_000)], "below and above one round"),
     ("000-005", UNKNOWN, [point(4 * KIB, 400, half=399), point(MIB, 29300, half=29000)], "factor of two"),
     ("000-008", UNKNOWN, [point(MIB, 11000, half=10900)], "noise hides"),
     ("000-028", UNKNOWN, [point(64 * KIB, 1000, kernel=np.nan)], "touches nothing"),

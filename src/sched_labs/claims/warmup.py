@@ -145,6 +145,71 @@ def _warm_in_50_to_500_us(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"An interval spans a limit: {reason}")
 
 
+def _of_a_round(table: pd.DataFrame) -> pd.DataFrame:
+    """The patterns that walk the set once for each hand-over: they differ in their bursts only."""
+    found = table[(table.rounds - 1).abs() < 0.01].sort_values("burst")
+    if len(found) < 2 or found.iloc[0].burst != 1:
+        raise CannotTell("This run has no bursts beside evenly spaced switches.")
+    if not found.iloc[0].seen:
+        raise CannotTell("The warm-up of evenly spaced switches does not stand clear of the noise floor.")
+    return found
+
+
+def _bursts_are_cheaper(table: pd.DataFrame) -> Verdict:
+    found = _of_a_round(table)
+    single, burst = found.iloc[0], found.iloc[-1]
+    reason = (
+        f"{ns(single.extra_ns)} a switch evenly spaced, {ns(burst.extra_ns)} in bursts of {burst.burst:.0f}."
+    )
+    if burst.extra_hi_ns < single.extra_lo_ns:
+        return Verdict(HOLDS, reason)
+    if burst.extra_lo_ns > 0.9 * single.extra_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _spaced(table: pd.DataFrame) -> pd.DataFrame:
+    """Evenly spaced switches whose warm-up can be seen, the closest first."""
+    found = table[(table.burst == 1) & table.seen & (table.extra_ns > 0)].sort_values("spacing_ns")
+    if len(found) < 2:
+        raise CannotTell("Two spacings with a warm-up that can be seen are needed.")
+    return found
+
+
+def _even_is_dear_at_any_rate(table: pd.DataFrame) -> Verdict:
+    found = _spaced(table)
+    near, peak = found.iloc[0], _peak(found)
+    reason = (
+        f"one every {ns(near.spacing_ns)} costs {ns(near.extra_ns)}, one every {ns(peak.spacing_ns)} "
+        f"{ns(peak.extra_ns)}."
+    )
+    # "As much" is taken as within a factor of two.
+    if near.extra_lo_ns >= 0.5 * peak.extra_hi_ns:
+        return Verdict(HOLDS, reason)
+    if near.extra_hi_ns < 0.5 * peak.extra_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span a factor of two: {reason}")
+
+
+def _spacing_without_end(table: pd.DataFrame) -> Verdict:
+    found = _spaced(table)
+    last, before = found.iloc[-1], found[found.rounds <= 1]
+    if before.empty or last.rounds <= 1:
+        raise CannotTell("Spacings below and above one round of the set are needed.")
+    refilled = before.iloc[-1]
+    reason = (
+        f"{ns(refilled.extra_ns)} after {refilled.rounds:.3g} rounds of the set, {ns(last.extra_ns)} after "
+        f"{last.rounds:.3g}."
+    )
+    longer = last.rounds / refilled.rounds
+    # Without end: at least the square root of how much longer the thread ran.
+    if last.extra_lo_ns > longer**0.5 * refilled.extra_hi_ns:
+        return Verdict(HOLDS, reason)
+    if last.extra_hi_ns < longer**0.5 * refilled.extra_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals do not decide: {reason}")
+
+
 CLAIMS = [
     Claim("000-005", "Every switch costs the same in cold caches, whatever the working set.", WEB_COURSE,
           "warmup.sweep", _constant),
@@ -161,4 +226,10 @@ CLAIMS = [
           "recovery.curve", _first_10k_miss),
     Claim("000-040", "Warming up after a switch takes 50 to 500 µs.", WEB_COURSE, "recovery.curve",
           _warm_in_50_to_500_us),
+    Claim("000-060", "Switches that follow each other at once cost less each than evenly spaced ones.",
+          WEB_COURSE, "bursts.spacing", _bursts_are_cheaper),
+    Claim("000-061", "Evenly spaced switches cost as much each at 100,000 a second as at fewer.", WEB_COURSE,
+          "bursts.spacing", _even_is_dear_at_any_rate),
+    Claim("spacing", "The longer a thread runs between two switches, the more each of them costs.",
+          "what the first half of the curve suggests", "bursts.spacing", _spacing_without_end),
 ]  # fmt: skip

@@ -1,0 +1,124 @@
+"""Switches in bursts and evenly spaced: the summary of made-up walks, and the structure of a live run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from sched_labs import figures, lock, workloads
+from sched_labs.errors import ParameterError
+from sched_labs.experiments import bursts, find
+from sched_labs.result import Result
+
+KIB = 1024
+LINES = 256 * KIB // 64
+PARAMETERS = {"working_set_bytes": 256 * KIB, "line_bytes": 64}
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    place = tmp_path_factory.mktemp("bursts")
+    place.chmod(0o1777)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lock, "_PLACES", (place,))
+        return bursts.spacing(profile="tiny", save=False, progress=False)
+
+
+def pattern(burst: int, rounds: float, extra: float, *, alone: float = 15_000.0) -> list[dict[str, Any]]:
+    """Five trials in which each hand-over costs the walks `extra` ns."""
+    return [
+        {
+            "burst": burst,
+            "stint_lines": round(rounds * LINES),
+            "trial": trial,
+            "condition": condition,
+            "hand_overs": 100,
+            "walk_ns": alone * rounds + (extra if condition == "after_switch" else 0.0),
+            "away_ns": 1000.0,
+        }
+        for trial in range(5)
+        for condition in ("alone", "after_switch")
+    ]
+
+
+def made(*patterns: list[dict[str, Any]], **machine: Any) -> Result:
+    rows = [row for part in patterns for row in part]
+    return Result("bursts.spacing", pd.DataFrame(rows), dict(machine), dict(PARAMETERS))
+
+
+def test_the_extra_is_what_the_walks_of_a_hand_over_take_longer() -> None:
+    table = made(pattern(1, 1, 30_000), pattern(100, 1, 4_000), pattern(1, 0.25, 9_000)).summary()
+    assert table.extra_ns.tolist() == [30_000, 4_000, 9_000]
+    assert table.spacing_ns.tolist() == [15_000, 15_000, 3_750]
+    assert table.rounds.tolist() == [1.0, 1.0, 0.25]
+    assert table.seen.all() and set(table.trials) == {5}
+
+
+def test_a_look_at_the_clock_counts_less_for_a_burst() -> None:
+    table = made(pattern(1, 1, 15), pattern(10, 1, 15), clock_read_ns=20).summary()
+    assert table.floor_ns.tolist() == [20.0, 2.0]
+    assert table.seen.tolist() == [False, True]
+
+
+def test_a_pattern_without_its_baseline_is_left_out() -> None:
+    half = [row for row in pattern(1, 4, 10_000) if row["condition"] == "alone"]
+    assert made(pattern(1, 1, 30_000), half).summary().rounds.tolist() == [1.0]
+
+
+def test_a_live_run_has_every_pattern_with_its_baseline(live: Result) -> None:
+    data, given = live.data, live.parameters
+    lines = given["working_set_bytes"] // given["line_bytes"]
+    wanted = {(burst, lines) for burst in given["bursts"]}
+    wanted |= {(1, max(1, round(part * lines))) for part in given["rounds"]}
+    assert set(data.groupby(["burst", "stint_lines"]).groups) == wanted
+    assert set(data.groupby(["burst", "stint_lines", "condition"]).size()) == {given["trials"]}
+    assert (data.walk_ns > 0).all() and (data.away_ns > 0).all()
+    same = data[data.stint_lines == lines]
+    assert set(same.hand_overs) == {given["hand_overs"]}  # as many in every burst length
+
+
+def test_a_live_summary_grows_with_the_stint_alone(live: Result) -> None:
+    table = live.summary().query("burst == 1").sort_values("rounds")
+    assert table.spacing_ns.is_monotonic_increasing
+    assert (table.extra_lo_ns <= table.extra_ns).all() and (table.extra_ns <= table.extra_hi_ns).all()
+
+
+def test_the_figure_compares_in_words(live: Result) -> None:
+    result = made(
+        pattern(1, 1, 30_000), pattern(10, 1, 9_000), pattern(100, 1, 4_000), pattern(1, 0.25, 9_000)
+    )
+    figure = figures.draw(result, recorded=result, predictions=[{"value": 20, "unit": "µs"}])
+    assert figure.caption == (
+        "A switch costs 30 µs of warm-up when it comes by itself, and 4 µs in a burst of 100; "
+        "evenly spaced, 9 µs after 3.75 µs of work and 30 µs after 15 µs."
+    )
+    assert "bursts of 10 9 µs" in figure.alt and "20 µs" in figure.alt
+    assert figures.draw(made(pattern(1, 1, 0), pattern(10, 1, 0))).caption.startswith("No pattern")
+    assert live.plot().caption.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"bursts": []}, "bursts"),
+        ({"bursts": [0]}, "bursts"),
+        ({"bursts": 10}, "bursts"),
+        ({"rounds": [0]}, "rounds"),
+        ({"rounds": 1}, "rounds"),
+        ({"bursts": [1, 7], "hand_overs": 10}, "no whole number of bursts.*\n.*7"),
+        ({"working_set_bytes": 8}, "one cache line"),
+        ({"partner_bytes": 1 << 50}, "memory that is available"),
+        ({"trials": 0}, "0 trials"),
+    ],
+)
+def test_bad_parameters_are_named_before_anything_runs(
+    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
+    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
+    with pytest.raises(ParameterError, match=said):
+        find("bursts")(progress=False, save=False, **parameters)
