@@ -17,6 +17,7 @@ from .version import __version__
 _WHERE = {
     "context_switch": ("sched_labs.experiments.context_switch", None),
     "warmup": ("sched_labs.experiments.warmup", None),
+    "bursts": ("sched_labs.experiments.bursts", None),
     "yielding": ("sched_labs.experiments.yielding", None),
     "recovery": ("sched_labs.experiments.recovery", None),
     "runqlat": ("sched_labs.experiments.runqlat", None),

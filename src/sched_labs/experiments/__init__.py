@@ -11,6 +11,7 @@ from .base import Experiment
 MODULES = {
     "context_switch.matrix": "context_switch",
     "warmup.sweep": "warmup",
+    "bursts.spacing": "bursts",
     "recovery.curve": "recovery",
     "yielding.semantics": "yielding",
     "runqlat.histogram": "runqlat",
