@@ -18,6 +18,7 @@ from sched_labs.workloads import build, launch
 
 # Arguments that make each workload as short as it can be.  A new workload in src/ must get a line here.
 TINY = {
+    "service": ["--duration-ms", "50", "--loops", "1000"],
     "burn": ["--workers", "2", "--duration-ms", "50"],
     "chase": [
         "--working-set",
@@ -33,8 +34,10 @@ TINY = {
     ],
     "yielder": ["--yields", "20", "--trials", "2"],
     "convoy": ["--items", "320", "--budget-ms", "20"],
+    "mystery": ["--duration-ms", "30"],
     "pingpong": ["--round-trips", "5", "--trials", "2"],
     "loops": ["--iterations", "20", "--trials", "2"],
+    "ring": ["--bytes", "4096", "--laps", "3", "--alone", "3", "--trials", "2"],
     "reference": ["--rung", "call", "--trials", "2", "--batch-us", "50"],
     "sleeper": ["--hogs", "1", "--wakes", "5", "--period-us", "500"],
     "worker": ["--workers", "2", "--duration-ms", "10"],

@@ -187,6 +187,10 @@ class Group:
         path = f"{self.path}/cpu.stat"
         return parse_counted(_read(path), path)
 
+    def stat_fields(self) -> list[str]:
+        """What this kernel calls the numbers in cpu.stat."""
+        return [line.partition(" ")[0] for line in _read(f"{self.path}/cpu.stat").splitlines()]
+
     def pressure_us(self) -> dict[str, int] | None:
         """Time in µs in which some, or all, of the group's runnable threads waited for a CPU (cpu.pressure).
 

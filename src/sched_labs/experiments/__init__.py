@@ -9,18 +9,28 @@ from .base import Experiment
 
 # Where each experiment lives; a module is imported when one of its experiments is asked for.
 MODULES = {
+    "quota.hog": "quota",
+    "quota.threads": "quota",
+    "service.latency": "service",
+    "service.contention": "service",
     "context_switch.matrix": "context_switch",
     "warmup.sweep": "warmup",
-    "bursts.spacing": "bursts",
     "recovery.curve": "recovery",
+    "bursts.spacing": "bursts",
     "yielding.semantics": "yielding",
     "runqlat.histogram": "runqlat",
+    "attribution.waits": "attribution",
     "sleeper.among_hogs": "sleeper",
     "reference.costs": "reference",
+    "ring.sweep": "ring",
     "loops.counted": "loops",
     "regimes.sweep": "regimes",
     "slices.sweep": "slices",
+    "policies.sweep": "policies",
+    "policies.hog": "policies",
+    "policies.admission": "policies",
     "convoy.locks": "convoy",
+    "classify.processes": "classify",
 }
 
 

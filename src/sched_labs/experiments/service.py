@@ -1,0 +1,416 @@
+"""What does a CPU limit do to a service's requests?  And is it the limit, or the neighbours? (L12, L35, L47)
+
+A small server with an open-loop schedule of requests, each a fixed amount of work, in a control group of its
+own.  Every condition is given the same requests: the schedule comes from a seed that only the trial changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .. import cgroups, machine, placement, stats, workloads
+from ..errors import ParameterError, PlacementError
+from ..machine import files
+from ..result import Result
+from .base import Instrument, Run, experiment
+
+LIMITS = ("none", "quota", "quota + burst", "weight")
+NEIGHBOURS = ("idle", "busy")
+WEIGHT = 1000  # ten times a neighbour's
+MOST_THREADS, MOST_HOGS = 256, 64
+HOGS = (1, 2, 4)
+BEYOND = 0.03  # a second mode has at least this part of the requests
+BINS_PER_DOUBLING = 4
+COLUMNS = ("limit", "demand_percent", "neighbour")
+PRESSURE = "/proc/pressure/cpu"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One way to run the service: demand_percent is the mean CPU demand as a part of the quota."""
+
+    limit: str
+    demand_percent: int
+    neighbour: str
+    hogs: int = 0
+
+
+def instrument(survey: machine.Machine) -> Instrument:
+    """The server's own clock and cpu.stat, where a group may be made."""
+    able, why = cgroups.possible()
+    if able:
+        return Instrument(
+            f"the server's clock, cpu.stat ({survey.fact('cgroup.version').value}) and run delay"
+        )
+    return Instrument("the server's clock and run delay, without limits", why.replace("\n", " "))
+
+
+def summarise(result: Result) -> pd.DataFrame:
+    """One row per condition.
+
+    limit, demand_percent, neighbour, hogs   hogs: threads of the neighbour that never sleep
+    arrived, completed, waiting   requests; waiting are those that nobody had taken at the end
+    p50_ns, p99_ns, p99_lo_ns, p99_hi_ns   latency from the due time; median over trials, p99's 95 % interval
+    p999_ns                    over all trials; missing with fewer than 1,000 requests
+    beyond_percent             requests slower than the slowest hundredth of those without a limit
+    second_mode_ns             the fullest bin among those; missing with fewer than 3 % of the requests
+    periods, throttled_periods, throttled_percent   from cpu.stat
+    throttled_ns_per_s         summed over CPUs, in each second
+    cpu_percent                of one CPU, over all the time
+    run_delay_ns               run-queue wait per request, from schedstat; missing where there is none
+    preempted_per_request      involuntary switches
+    pressure_percent           of the time some thread waited for a CPU (PSI: the group's, else the machine's)
+    trials
+
+    A request that nobody had taken at the end counts with the time that it had waited until then.
+    """
+    blocks = pd.DataFrame(result.parameters["blocks"])
+    data = result.data.assign(latency_ns=lambda d: d.latency_ns.fillna(d.waited_ns))
+    keys = [*COLUMNS, "hogs"]
+    plain = data[(data.limit == "none") & (data.neighbour == "idle")]
+    usual = float(plain.latency_ns.quantile(0.99)) if len(plain) else np.nan
+    rows = []
+    for key, some in blocks.groupby(keys, sort=False):
+        own = data[(data[keys] == key).all(axis=1)]
+        if own.empty:
+            continue
+        by_trial = own.groupby("trial").latency_ns
+        tail = stats.median_interval(by_trial.quantile(0.99))
+        beyond = own.latency_ns[own.latency_ns > usual]
+        arrived, elapsed = int(some.arrived.sum()), some.elapsed_ns.sum()
+        rows.append(
+            dict(zip(keys, key, strict=True))
+            | {
+                "arrived": arrived,
+                "completed": int(some.completed.sum()),
+                "waiting": int(some.waiting.sum()),
+                "p50_ns": float(by_trial.quantile(0.5).median()),
+                "p99_ns": tail.median,
+                "p99_lo_ns": tail.low,
+                "p99_hi_ns": tail.high,
+                "p999_ns": float(own.latency_ns.quantile(0.999)) if len(own) >= 1000 else np.nan,
+                "beyond_percent": 100 * len(beyond) / len(own),
+                "second_mode_ns": _fullest_bin(beyond) if len(beyond) >= BEYOND * len(own) else np.nan,
+                "periods": int(some.periods.sum()),
+                "throttled_periods": int(some.throttled_periods.sum()),
+                "throttled_percent": 100 * some.throttled_periods.sum() / max(some.periods.sum(), 1),
+                "throttled_ns_per_s": 1e9 * some.throttled_ns.sum() / elapsed,
+                "cpu_percent": 100 * some.cpu_ns.sum() / elapsed,
+                "run_delay_ns": some.run_delay_ns.sum() / max(arrived, 1)
+                if some.run_delay_ns.sum() > 0
+                else np.nan,
+                "preempted_per_request": some.involuntary.sum() / max(arrived, 1),
+                "pressure_percent": 100e3 * some.pressure_us.sum() / elapsed
+                if some.pressure_us.notna().all()
+                else np.nan,
+                "trials": len(some),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _fullest_bin(latencies: pd.Series[float]) -> float:
+    """The middle of the fullest bin, a quarter of a doubling wide."""
+    bins = np.floor(np.log2(latencies.to_numpy(float)) * BINS_PER_DOUBLING)
+    values, counts = np.unique(bins, return_counts=True)
+    return float(2 ** ((values[np.argmax(counts)] + 0.5) / BINS_PER_DOUBLING))
+
+
+@experiment("service.latency", summarise=summarise, instrument=instrument)
+def latency(
+    run: Run,
+    *,
+    quota_us: int = 50_000,
+    period_us: int = 100_000,
+    demands_percent: Sequence[int] = (30, 50, 80),
+    work_us: int = 2_000,
+    threads: int = 4,
+    batch: int = 4,
+    limits: Sequence[str] = LIMITS,
+    neighbours: Sequence[str] = NEIGHBOURS,
+    arrivals: str = "poisson",
+    trials: int | None = None,
+    duration_s: float | None = None,
+) -> None:
+    """Serve the same requests under no limit, a quota, a quota with burst, and a weight, beside a neighbour.
+
+    quota_us, period_us   the limit; the burst is as large as the quota
+    demands_percent   mean CPU demand as a part of the quota; other limits are run with the highest alone
+    work_us           CPU time of one request, undisturbed: measured at the start, then a fixed loop count
+    threads           of the server
+    batch             requests that arrive together
+    limits            of none, quota, quota + burst, weight (ten times the neighbour's)
+    neighbours        of idle, busy: in a group of its own, as many hogs as there are CPUs
+    arrivals          poisson or even (open loop), closed (threads are clients that wait for their answer)
+    trials, duration_s   how often each condition is run, and for how long
+
+    Data: one row per request: limit, demand_percent, neighbour, hogs, trial, arrival_ns (due time, from the
+    block's start), latency_ns (missing for those that nobody had taken at the end), queued_ns (until a
+    thread began), waited_ns (what those without latency had waited at the end, else 0).  The result's
+    parameters hold blocks, one per run of the server, with its counts and those of the kernel: arrived,
+    completed, waiting, elapsed_ns, cpu_ns, voluntary, involuntary, run_delay_ns, periods, throttled_periods,
+    throttled_ns, bursts, pressure_us, pressure_of (group or machine).
+
+    Where no group may be made, only the conditions without a limit are run.
+    """
+    cgroups.check_limit(quota_us, period_us, quota_us)
+    _check(work_us, threads, batch)
+    for name, chosen, known in (("limits", limits, LIMITS), ("neighbours", neighbours, NEIGHBOURS)):
+        if isinstance(chosen, str) or not chosen or [word for word in chosen if word not in known]:
+            raise ParameterError(f"{name} does not take {chosen!r}.", f"Give a list of: {', '.join(known)}.")
+    if isinstance(demands_percent, int) or not all(1 <= demand <= 200 for demand in demands_percent):
+        raise ParameterError(f"demands_percent does not take {demands_percent!r}.", "Give 1 to 200 each.")
+    if arrivals not in ("poisson", "even", "closed"):
+        raise ParameterError(f"arrivals is poisson, even or closed, not {arrivals!r}.")
+    trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
+    duration_s = run.choose(tiny=0.2, quick=0.7, full=3.0) if duration_s is None else duration_s
+    _check_time(trials, duration_s)
+    limited = _limited(run)
+    limits = [limit for limit in LIMITS if limit in limits and (limited or limit == "none")]
+    if not limits:
+        limits = ["none"]
+    most = max(demands_percent)
+    conditions = [
+        Condition(limit, demand, neighbour)
+        for neighbour in neighbours
+        for limit in limits
+        for demand in sorted(demands_percent)
+        if demand == most or (limit == "quota" and neighbour == "idle")
+    ]
+    cpus = machine.survey().cpus_allowed[-2:]
+    server = Server(
+        cpus, threads, batch, work_us, calibrate(work_us), quota_us, period_us, arrivals, duration_s, limited
+    )
+    run.parameters |= asdict(server) | {"blocks": [], "trials": trials, "weight": WEIGHT}
+    cells = [(trial, condition) for trial in range(trials) for condition in conditions]
+    for trial, c in run.each(
+        cells, label=lambda cell: f"{cell[1].limit}, demand {cell[1].demand_percent} %, {cell[1].neighbour}"
+    ):
+        hogs = len(cpus) if c.neighbour == "busy" else 0
+        _serve(run, server, Condition(c.limit, c.demand_percent, c.neighbour, hogs), trial)
+
+
+@experiment("service.contention", summarise=summarise, instrument=instrument)
+def contention(
+    run: Run,
+    *,
+    quota_us: int = 50_000,
+    period_us: int = 100_000,
+    demand_percent: int = 80,
+    hogs: Sequence[int] = HOGS,
+    work_us: int = 2_000,
+    threads: int = 4,
+    batch: int = 4,
+    trials: int | None = None,
+    duration_s: float | None = None,
+) -> None:
+    """Make a service on one CPU slow in two ways, by a quota and by hogs in its own group, and look with
+    every instrument.
+
+    hogs   how many threads that never sleep share the CPU with the service, one run for each number
+
+    The other parameters and the data are those of service.latency; limit is none or quota, neighbour is idle
+    or hogs.
+    """
+    cgroups.check_limit(quota_us, period_us, 0)
+    _check(work_us, threads, batch)
+    if isinstance(hogs, int) or not hogs or not all(1 <= count <= MOST_HOGS for count in hogs):
+        raise ParameterError(f"hogs does not take {hogs!r}.", f"Give numbers from 1 to {MOST_HOGS}.")
+    if not 1 <= demand_percent <= 200:
+        raise ParameterError(f"demand_percent must be 1 to 200, not {demand_percent!r}.")
+    trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
+    duration_s = run.choose(tiny=0.2, quick=0.5, full=3.0) if duration_s is None else duration_s
+    _check_time(trials, duration_s)
+    limited = _limited(run)
+    server = Server(
+        [placement.quiet_cpu()], threads, batch, work_us, calibrate(work_us), quota_us, period_us, "poisson",
+        duration_s, limited,
+    )  # fmt: skip
+    run.parameters |= asdict(server) | {"blocks": [], "trials": trials}
+    conditions = [Condition("none", demand_percent, "idle")]
+    if limited:
+        conditions.append(Condition("quota", demand_percent, "idle"))
+    conditions += [Condition("none", demand_percent, "hogs", count) for count in hogs]
+    cells = [(trial, condition) for trial in range(trials) for condition in conditions]
+    for trial, condition in run.each(cells, label=lambda cell: f"limit {cell[1].limit}, {cell[1].hogs} hogs"):
+        _serve(run, server, condition, trial)
+
+
+def closest(table: pd.DataFrame) -> pd.DataFrame:
+    """Of a summary of service.contention: alone, the quota, and the hogs whose p99 is nearest to the quota's.
+
+    The same columns as the summary; without the quota's row where no limit was set.
+    """
+    quota, hogs = table[table.limit == "quota"], table[table.neighbour == "hogs"]
+    target = float(quota.p99_ns.iloc[0]) if len(quota) else float(hogs.p99_ns.max())
+    nearest = (hogs.p99_ns / target).apply(np.log).abs().idxmin()
+    alone = table[(table.limit == "none") & (table.neighbour == "idle")]
+    return pd.concat([alone, quota, hogs.loc[[nearest]]])
+
+
+# ---- one run of the server ----
+
+
+@dataclass(frozen=True)
+class Server:
+    """What all runs of one experiment share; loops is the work of one request."""
+
+    cpus: list[int]
+    threads: int
+    batch: int
+    work_us: int
+    loops: int
+    quota_us: int
+    period_us: int
+    arrivals: str
+    duration_s: float
+    limited: bool
+
+
+def calibrate(work_us: int) -> int:
+    """How many turns of the server's loop take so long on the quiet CPU when nobody disturbs it."""
+    with workloads.start("service", ["--calibrate-us", str(work_us)]) as service:
+        placement.pin(service.tids, [placement.quiet_cpu()])
+        return service.run()[0]["loops"]
+
+
+def _check(work_us: int, threads: int, batch: int) -> None:
+    for name, value, most in (
+        ("work_us", work_us, 1_000_000), ("threads", threads, MOST_THREADS), ("batch", batch, 10_000),
+    ):  # fmt: skip
+        if not isinstance(value, int) or not 1 <= value <= most:
+            raise ParameterError(f"{name} takes a number from 1 to {most:,}, not {value!r}.")
+
+
+def _check_time(trials: int, duration_s: float) -> None:
+    if trials < 1 or not 0.05 <= duration_s <= 600:
+        raise ParameterError(
+            "trials start at 1, and duration_s lies between 0.05 and 600 s.",
+            "Leave them out to use the profile's.",
+        )
+
+
+def _limited(run: Run) -> bool:
+    try:
+        with cgroups.group("look") as group:
+            group.counted()
+        return True
+    except PlacementError as error:
+        run.note(
+            "missing",
+            f"No CPU limit was set, because no control group can be made here: {error.what} {error.remedy}",
+        )
+        return False
+
+
+def _serve(run: Run, server: Server, condition: Condition, trial: int) -> None:
+    rate = server.quota_us / server.period_us * condition.demand_percent / 100 * 1e6 / server.work_us
+    words: dict[str, Any] = {
+        "threads": server.threads, "duration-ms": round(1000 * server.duration_s), "loops": server.loops,
+        "rate-per-s": max(1, round(rate)), "batch": server.batch, "arrivals": server.arrivals,
+        "seed": trial + 1,
+        # Closed loop: each client thinks so long that all of them together ask for the same, undisturbed.
+        "think-us": max(0, round(1e6 * server.threads / rate) - server.work_us),
+    }  # fmt: skip
+    deadline_s = 30 + 20 * server.duration_s
+    with contextlib.ExitStack() as stack:
+        group = stack.enter_context(_group(server, condition)) if server.limited else None
+        service = stack.enter_context(
+            workloads.start(
+                "service",
+                [word for name, value in words.items() for word in (f"--{name}", str(value))],
+                deadline_s=deadline_s,
+            )
+        )
+        placement.pin(service.tids, server.cpus)
+        if group:
+            group.add(service.pid)
+        if condition.hogs:
+            _neighbour(stack, server, condition, group)
+        counted = group.counted() if group else None
+        pressure, whose = _pressure_us(group)
+        records = service.run()
+        after, _ = _pressure_us(group)
+        if group and counted:
+            counted = group.counted().since(counted)
+    _keep(run, records, condition, trial)
+    run.parameters["blocks"][-1] |= {
+        "periods": counted.periods if counted else 0,
+        "throttled_periods": counted.throttled_periods if counted else 0,
+        "throttled_ns": counted.throttled_ns if counted else 0,
+        "bursts": counted.bursts if counted else None,
+        "pressure_us": None if after is None or pressure is None else after - pressure,
+        "pressure_of": whose,
+    }
+
+
+def _group(server: Server, condition: Condition) -> contextlib.AbstractContextManager[cgroups.Group]:
+    quota = server.quota_us if condition.limit.startswith("quota") else None
+    return cgroups.group(
+        "service",
+        quota_us=quota,
+        period_us=server.period_us if quota else cgroups.PERIOD_US,
+        burst_us=server.quota_us if condition.limit == "quota + burst" else 0,
+        weight=WEIGHT if condition.limit == "weight" else None,
+    )
+
+
+def _neighbour(
+    stack: contextlib.ExitStack, server: Server, condition: Condition, group: cgroups.Group | None
+) -> None:
+    """Threads that never sleep on the service's CPUs: in a group of their own, or, as hogs, in its group."""
+    apart = group and condition.neighbour == "busy"
+    own = stack.enter_context(cgroups.group("neighbour")) if apart else group
+    milliseconds = round(1000 * server.duration_s * 4 + 10_000)  # they are ended when the service has ended
+    words = ["--workers", str(condition.hogs), "--duration-ms", str(milliseconds), "--most-gaps", "1"]
+    hogs = stack.enter_context(workloads.start("burn", words, deadline_s=milliseconds / 1000 + 10))
+    placement.pin(hogs.tids, server.cpus)
+    if own:
+        own.add(hogs.pid)
+    hogs.go()
+
+
+def _pressure_us(group: cgroups.Group | None) -> tuple[int | None, str]:
+    own = group.pressure_us() if group else None
+    if own:
+        return own.get("some"), "group"
+    text = files.read(PRESSURE)
+    return (cgroups.parse_pressure(text).get("some") if text else None), "machine"
+
+
+def _keep(run: Run, records: Sequence[workloads.Record], condition: Condition, trial: int) -> None:
+    """The requests as rows, the counts as a block.  Flags a run in which a request went missing."""
+    about = asdict(condition) | {"trial": trial}
+    total = next(record for record in records if record.kind == "service")
+    elapsed = total["elapsed_ns"]
+    rows = pd.DataFrame(list(_requests(records)), columns=["arrival_ns", "start_ns", "end_ns"])
+    done = rows.end_ns >= 0
+    rows["latency_ns"] = (rows.end_ns - rows.arrival_ns).where(done)
+    rows["queued_ns"] = (rows.start_ns - rows.arrival_ns).where(done)
+    rows["waited_ns"] = (elapsed - rows.arrival_ns).where(~done, 0)
+    run.add(rows.drop(columns=["start_ns", "end_ns"]).assign(**about))
+    if total["arrived"] != total["completed"] + total["waiting"] or len(rows) != total["arrived"]:
+        run.note(
+            "flag",
+            f"Requests went missing: {total['arrived']} arrived, {total['completed']} were completed, "
+            f"{total['waiting']} waited at the end, {len(rows)} were recorded.",
+        )
+    workers = [record for record in records if record.kind == "worker"]
+    run.parameters["blocks"].append(
+        about
+        | {name: total[name] for name in ("arrived", "completed", "waiting", "elapsed_ns")}
+        | {name: sum(record[name] for record in workers) for name in ("cpu_ns", "voluntary", "involuntary")}
+        | {"run_delay_ns": sum(record["wait_ns"] for record in workers)}
+    )
+
+
+def _requests(records: Sequence[workloads.Record]) -> Iterator[tuple[int, int, int]]:
+    for record in records:
+        if record.kind == "request":
+            yield record["arrival_ns"], record["start_ns"], record["end_ns"]
