@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from claim_cases import Case, judged, without_a_case
+from ladder_lab import KIB
 
 from sched_labs import claims
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 
-OURS = [*claims.reference.CLAIMS, *claims.loops.CLAIMS]
+OURS = [*claims.reference.CLAIMS, *claims.loops.CLAIMS, *claims.ring.CLAIMS]
 CLAIM = {claim.id: claim for claim in OURS}
 
 
@@ -95,7 +96,51 @@ LOOPS: list[Case] = [
     ("004-021", UNKNOWN, [futexes(2.0, "0-3", 4300, 4200, 4400)], "spans a limit"),
 ]
 
-CASES = [*REFERENCE, *LOOPS]
+
+def hop(
+    net: float,
+    half: float = 50,
+    *,
+    rings: int = 1,
+    access: str = "sequential",
+    processes: int = 2,
+    size: int = 64 * KIB,
+    hops: float = 1.0,
+    seen: bool = True,
+) -> dict[str, Any]:
+    return {
+        "rings": rings,
+        "access": access,
+        "processes": processes,
+        "size_bytes": size,
+        "net_ns": net,
+        "net_lo_ns": net - half,
+        "net_hi_ns": net + half,
+        "switches_per_hop": hops,
+        "seen": seen,
+    }
+
+
+def walk(net: float, half: float = 50, **more: Any) -> dict[str, Any]:
+    return hop(net, half, access="random", **more)
+
+
+RING: list[Case] = [
+    ("004-032", HOLDS, [hop(1500), hop(1550, rings=2)], "1.5 µs with one ring, 1.55 µs with two: 1.0 times"),
+    ("004-032", FAILS, [hop(1500), hop(7700, rings=2)], "5.1 times"),
+    ("004-032", UNKNOWN, [hop(1500), hop(1800, rings=2)], "span 1.2 times"),
+    ("004-032", UNKNOWN, [hop(1500), hop(7700, rings=2, size=16 * KIB)], "no second ring at 64 KiB"),
+    ("004-032", UNKNOWN, [hop(40), hop(7700, rings=2)], "starts at -10 ns"),
+    ("lat_ctx-hop", HOLDS, [hop(1500), hop(1500, processes=8, hops=1.01)], "1.00 to 1.01 switches"),
+    ("lat_ctx-hop", FAILS, [hop(1500), hop(1500, processes=8, hops=1.97)], "1.00 to 1.97 switches"),
+    ("lat_ctx-hop", UNKNOWN, [hop(1500, size=0, hops=1.9)], "no ring whose processes sum"),
+    ("lat_ctx-sum", HOLDS, [hop(4000), walk(5000)], "2 processes with 64 KiB: 5 µs in random order, 4 µs"),
+    ("lat_ctx-sum", FAILS, [hop(4000), walk(400_000)], "400 µs in random order"),
+    ("lat_ctx-sum", UNKNOWN, [hop(2500), walk(5000)], "span one half"),
+    ("lat_ctx-sum", UNKNOWN, [hop(2500), walk(5000, seen=False)], "no random walk"),
+]
+
+CASES = [*REFERENCE, *LOOPS, *RING]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}")

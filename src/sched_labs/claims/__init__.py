@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..errors import ParameterError
 from ..result import Result
-from . import context_switch, latency, loops, reference, switching, warmup
+from . import context_switch, latency, loops, reference, ring, switching, warmup
 from .base import FAILS, HOLDS, UNKNOWN, CannotTell, Claim, Judgement, Verdict
 
 MODULES = (
@@ -19,6 +19,7 @@ MODULES = (
     warmup,
     latency,
     reference,
+    ring,
     loops,
     switching,
 )

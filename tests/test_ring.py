@@ -1,0 +1,137 @@
+"""The ring of processes: the experiment for real in the tiny profile, and its figure on made-up hops."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pandas as pd
+import pytest
+from ladder_lab import KIB, MACHINE, MIB, documented, own_lock
+
+from sched_labs import workloads
+from sched_labs.errors import ParameterError, ResultError, WorkloadError
+from sched_labs.experiments import ring
+from sched_labs.figures import ring as ring_figure
+from sched_labs.result import Result
+
+
+@pytest.fixture(scope="module")
+def token(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    with own_lock(tmp_path_factory.mktemp("ring")):
+        return ring.sweep(profile="tiny", save=False, progress=False)
+
+
+def test_every_point_has_its_trials_of_both_conditions(token: Result) -> None:
+    points = token.data.groupby(["rings", "access", "processes", "size_bytes", "condition"]).size()
+    assert (points == token.parameters["trials"]).all()
+    cells = set(points.index.droplevel("condition"))
+    assert cells == {
+        *((1, "sequential", count, size) for count in (2, 4) for size in (0, 16 * KIB)),
+        *((1, "random", count, 16 * KIB) for count in (2, 4)),
+        *((2, "sequential", 2, size) for size in (0, 16 * KIB)),
+    }
+    assert (token.data[["hops", "elapsed_ns"]] > 0).all().all()
+
+
+def test_its_summary_has_the_documented_columns(token: Result) -> None:
+    assert list(token.summary().columns) == documented(ring.summarise)
+
+
+def test_alone_nothing_is_switched_and_each_hop_of_a_ring_is(token: Result) -> None:
+    switches = (token.data.voluntary_switches + token.data.involuntary_switches) / token.data.hops
+    assert switches[token.data.condition == "alone"].median() < 0.1
+    counted = token.summary().query("rings == 1").switches_per_hop
+    assert (counted > 0.9).all() and (counted < 2.2).all()  # never fewer than one, at most twice
+
+
+def test_a_hop_takes_longer_than_its_work(token: Result) -> None:
+    table = token.summary()
+    assert (table.hop_ns > table.alone_ns).all()
+    assert (table.net_lo_ns <= table.net_ns).all() and (table.net_ns <= table.net_hi_ns).all()
+
+
+def test_touching_memory_takes_time(token: Result) -> None:
+    alone = (
+        token.summary().query("rings == 1 and access == 'sequential'").groupby("size_bytes").alone_ns.min()
+    )
+    assert alone.is_monotonic_increasing
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"access": "random"}, "access"),
+        ({"access": ["backwards"]}, "backwards"),
+        ({"rings": [3]}, "rings"),
+        ({"processes": [1]}, "from 2 to 64"),
+        ({"processes": [65]}, "from 2 to 64"),
+        ({"sizes_bytes": [100]}, "multiples of 64"),
+        ({"sizes_bytes": [-64]}, "multiples of 64"),
+        ({"sizes_bytes": [1 << 40]}, "an eighth of the memory"),
+        ({"trials": 0}, "0 trials"),
+    ],
+)
+def test_bad_parameters_are_named_before_anything_runs(
+    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
+    with own_lock(tmp_path), pytest.raises(ParameterError, match=said):
+        ring.sweep(profile="tiny", save=False, progress=False, **parameters)
+
+
+def test_a_killed_process_ends_the_whole_ring() -> None:
+    arguments = ["--processes", "3", "--laps", "10000000", "--trials", "1"]
+    with workloads.start("ring", arguments, deadline_s=60) as workload:
+        workload.go()
+        os.kill(workload.tids[1], signal.SIGKILL)
+        with pytest.raises(WorkloadError, match="a process of this workload was killed"):
+            list(workload.records())
+
+
+# --- the figure ---
+
+
+def made(l2: int | None = MIB) -> Result:
+    rows = []
+    for access, costs in (("sequential", (1000, 1100, 1200)), ("random", (None, 1500, 90_000))):
+        for count in (2, 8):
+            for size, cost in zip((0, 64 * KIB, 256 * KIB), costs, strict=True):
+                if cost is None:
+                    continue
+                for trial in range(3):
+                    for condition, ns in (("alone", 500), ("ring", 500 + cost)):
+                        rows.append(
+                            {"rings": 1, "access": access, "processes": count, "size_bytes": size}
+                            | {"trial": trial, "condition": condition, "hops": 10, "elapsed_ns": 10 * ns}
+                            | {"voluntary_switches": 10 * (condition == "ring"), "involuntary_switches": 0}
+                        )
+    return Result("ring.sweep", pd.DataFrame(rows), MACHINE | {"l2_bytes": l2}, {})
+
+
+def test_the_figure_shows_both_orders_with_the_bare_ring_in_each() -> None:
+    figure = made().plot(recorded=made())
+    assert len(figure.data) == 12
+    assert figure.data[figure.data.size_bytes == 0].groupby("access").size().to_dict() == {
+        "random": 2,
+        "sequential": 2,
+    }
+    assert figure.caption == (
+        "A hop costs up to 90 µs beyond its work (2 processes, 256 KiB each, random access), against 1 µs "
+        "with no memory touched. The kernel counted 1 switch a hop."
+    )
+    texts = [text.get_text() for axes in figure.mpl.axes for text in axes.texts]
+    assert texts == ["2, 8", "2, 8"]  # lines that end together share their label
+
+
+def test_without_a_known_cache_nothing_is_hollow() -> None:
+    labels = [text.get_text() for text in made(None).plot().mpl.legends[0].get_texts()]
+    assert not any("hollow" in label for label in labels)
+
+
+def test_a_run_without_a_single_ring_is_refused() -> None:
+    result = made()
+    result.data = result.data.assign(rings=2)
+    with pytest.raises(ResultError):
+        ring_figure.frame(result)
