@@ -25,7 +25,7 @@ ROOMS = (
     {"lock", "progress", "stats", "bandwidth", "quotas"},
     {"result"},
     {"workloads", "placement", "policies", "cgroups"},
-    {"probes", "switch_rates"},
+    {"probes", "switches"},
     {"experiments"},
     {"figures"},
     {"claims"},
