@@ -82,7 +82,36 @@ LOCK_CASES: list[Case] = [
     ("000-106", UNKNOWN, [lock("fifo"), lock("mutex")], "no convoy"),
 ]  # fmt: skip
 
-CASES = LOCK_CASES
+
+def process(letter: str, truth: str, voluntary: float, involuntary: float, **more: float) -> Row:
+    leader = more.get("leader", 1.0)
+    return {
+        "process": letter,
+        "truth": truth,
+        "threads": more.get("threads", 1),
+        "voluntary_per_s": voluntary,
+        "involuntary_per_s": involuntary,
+        "leader_voluntary_per_s": leader * voluntary,
+        "leader_involuntary_per_s": leader * involuntary,
+    }
+
+
+USUAL = [
+    process("A", "I/O-bound", 500, 3),
+    process("B", "CPU-contended", 0, 300),
+    process("C", "both", 40, 200),
+]
+YIELDER = process("D", "yielding", 0, 90_000)
+PROCESS_CASES: list[Case] = [
+    ("000-105", HOLDS, [*USUAL, process("E", "I/O-bound", 900, 1)], "all 4 processes as they are"),
+    ("000-105", FAILS, [*USUAL, YIELDER], "D looks CPU-contended and is yielding"),
+    ("000-105", UNKNOWN, USUAL, "too few"),
+    ("000-104", HOLDS, [process("E", "I/O-bound", 900, 1, threads=2, leader=0.5)], "leader of E makes 50%"),
+    ("000-104", FAILS, [process("E", "pool", 900, 1, threads=5, leader=0.0)], "leader of E makes 0%"),
+    ("000-104", UNKNOWN, USUAL, "no process of several threads"),
+]  # fmt: skip
+
+CASES = [*LOCK_CASES, *PROCESS_CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)])

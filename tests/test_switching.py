@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_experiments import documented_columns, gone
 
-from sched_labs import experiments, figures, lock
+from sched_labs import experiments, figures, lock, switches, workloads
 from sched_labs.claims import judge
-from sched_labs.errors import ParameterError, WorkloadError
-from sched_labs.experiments import convoy, languages
+from sched_labs.errors import ParameterError, ProbeError, WorkloadError
+from sched_labs.experiments import classify, convoy, languages
 from sched_labs.result import Result, from_json
 
-KINDS = ["convoy.locks"]
+KINDS = ["convoy.locks", "classify.processes"]
 
 
 @pytest.fixture(scope="module")
@@ -155,3 +158,108 @@ def test_a_program_starts_at_go_and_its_records_are_read() -> None:
     said = "read line; echo ready; echo item by=$line n=3; echo done"
     (record,) = languages.run(["sh", "-c", said], deadline_s=10)
     assert (record.kind, record.text("by"), record["n"]) == ("item", "go", 3)
+
+
+# ---- switch rates ----
+
+
+def thread(
+    leader: bool, voluntary: float, involuntary: float, cpu: float = 0.1, waiting: float = 0.1
+) -> dict[str, object]:
+    return {
+        "pid": 1,
+        "leader": leader,
+        "voluntary_per_s": voluntary,
+        "involuntary_per_s": involuntary,
+        "cpu_share": cpu,
+        "run_delay_share": waiting,
+    }
+
+
+NAN = float("nan")
+CONSTRUCTED = [
+    (switches.IO_BOUND, [thread(True, 1000, 10)]),
+    (switches.IO_BOUND, [thread(True, 1000, 10, NAN, NAN)]),
+    # Preempted by the very thread that it woke: short stints, and it blocks as well.
+    (switches.IO_BOUND, [thread(True, 5000, 3000, 0.02)]),
+    (switches.CONTENDED, [thread(True, 0, 300, 0.5, 0.5)]),
+    (switches.CONTENDED, [thread(True, 0, 300, NAN, NAN)]),
+    (switches.BOTH, [thread(True, 40, 200, 0.4, 0.5)]),
+    (switches.YIELDING, [thread(True, 0, 90_000, 0.5, 0.5)]),
+    (switches.UNCONTENDED, [thread(True, 0, 5, 0.99, 0.0)]),
+    (switches.IDLE, [thread(True, 1, 0, 0.0, 0.0)]),
+    (switches.POOL, [thread(True, 1, 0, 0.0, 0.0), thread(False, 500, 2), thread(False, 500, 2)]),
+    # A leader that works without switching is no idle leader.
+    (switches.IO_BOUND, [thread(True, 0, 0, 0.9, 0.0), thread(False, 500, 2)]),
+    # Hardly any time on a CPU, and few switches, because it hardly gets one.
+    (switches.CONTENDED, [thread(True, 0, 1.5, 0.02, 0.98)]),
+]
+
+
+@pytest.mark.parametrize(("label", "rows"), CONSTRUCTED)
+def test_constructed_rates_are_read(label: str, rows: list[dict[str, object]]) -> None:
+    said = switches.classify(pd.DataFrame(rows))
+    assert said.label == label and label in switches.LABELS
+    assert "switches/s" in said.evidence and "nan" not in said.evidence
+
+
+def test_only_one_process_is_read_at_a_time() -> None:
+    two = [thread(True, 1, 0), thread(True, 1, 0) | {"pid": 2}]
+    with pytest.raises(ParameterError, match="one process"):
+        switches.classify(pd.DataFrame(two))
+
+
+def test_rates_agree_with_what_a_workload_counts_itself() -> None:
+    with workloads.start("mystery", ["--kind", "pool", "--period-us", "2000"]) as pool:
+        pool.go()
+        rates = switches.switch_rates([pool.pid], 0.3)
+        (life,) = list(pool.records())
+    assert sorted(rates.tid) == sorted(pool.tids) and rates.leader.sum() == 1
+    seen = ((rates.voluntary_per_s + rates.involuntary_per_s) * rates.interval_s).sum()
+    assert 0 < seen <= life["voluntary"] + life["involuntary"]
+    assert (rates.interval_s >= 0.3).all() and rates.cpu_share.dropna().between(0, 1.05).all()
+
+
+def test_rates_need_a_process_that_is_there() -> None:
+    with pytest.raises(ProbeError, match="None of these"):
+        switches.switch_rates([2**22 + 7], 0.02)
+    for wrong in ([], 17, "17"):
+        with pytest.raises(ParameterError):
+            switches.switch_rates(wrong, 0.02)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError):
+        switches.switch_rates([os.getpid()], 0)
+
+
+def test_rates_of_ourselves_see_our_own_sleeps() -> None:
+    """We block in time.sleep() at least once between the two looks."""
+    start = time.monotonic()
+    rates = switches.switch_rates([os.getpid()], 0.05)
+    assert time.monotonic() - start >= 0.05
+    assert (rates[rates.leader].voluntary_per_s * rates[rates.leader].interval_s >= 1).all()
+
+
+def test_every_way_of_life_is_watched_with_its_threads(tiny: Callable[[str], Result]) -> None:
+    table = tiny("classify.processes").summary()
+    assert sorted(table.process) == list("ABCDE")
+    assert set(table.truth) <= set(classify.KINDS.values()) and table.truth.nunique() == 5
+    pool = table[table.truth == switches.POOL].iloc[0]
+    assert pool.threads == 5 and pool.leader_voluntary_per_s < pool.voluntary_per_s
+
+
+def test_the_same_seed_starts_the_same_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (place,))
+    runs = [
+        classify.processes(profile="tiny", interval_s=0.1, seed=5, save=False, progress=False)
+        for _ in range(2)
+    ]
+    truths = [list(run.summary().sort_values("process").truth) for run in runs]
+    assert truths[0] == truths[1]
+
+
+@pytest.mark.parametrize("wrong", [{"sets": 0}, {"interval_s": 0.0}, {"interval_s": 100}])
+def test_impossible_sets_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ParameterError):
+        classify.processes(profile="tiny", save=False, progress=False, **wrong)

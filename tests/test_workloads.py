@@ -35,6 +35,8 @@ TINY = {
     "yielder": ["--yields", "20", "--trials", "2"],
     "convoy": ["--items", "320", "--budget-ms", "20"],
     "mystery": ["--duration-ms", "30"],
+    "hogpair": ["--duration-ms", "20"],
+    "periodic": ["--hogs", "1", "--wakes", "5", "--period-us", "1000"],
     "pingpong": ["--round-trips", "5", "--trials", "2"],
     "loops": ["--iterations", "20", "--trials", "2"],
     "ring": ["--bytes", "4096", "--laps", "3", "--alone", "3", "--trials", "2"],

@@ -146,7 +146,40 @@ def _busy_waiting_burns(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals overlap. {reason}")
 
 
+# ---- processes by their switches ----
+
+
+def _ratio_tells(table: pd.DataFrame) -> Verdict:
+    wrong = []
+    for _, one in table.iterrows():
+        if one.truth == "pool with an idle leader":
+            continue  # another claim's subject
+        voluntary, involuntary = one.voluntary_per_s, one.involuntary_per_s
+        guess = "I/O-bound" if voluntary > 10 * involuntary else "both"
+        guess = "CPU-contended" if involuntary > 10 * voluntary else guess
+        if guess != one.truth:
+            wrong.append(f"{one.process} looks {guess} and is {one.truth}")
+    if len(table) < 4:
+        raise CannotTell("This run watched too few processes.")
+    return Verdict(
+        FAILS if wrong else HOLDS,
+        f"By the ratio alone: {'; '.join(wrong) if wrong else f'all {len(table)} processes as they are'}.",
+    )
+
+
+def _leader_is_enough(table: pd.DataFrame) -> Verdict:
+    many = table[(table.threads > 1) & (table.voluntary_per_s + table.involuntary_per_s > 10)]
+    if many.empty:
+        raise CannotTell("This run watched no process of several threads that switch.")
+    leaders = many.leader_voluntary_per_s + many.leader_involuntary_per_s
+    share = leaders / (many.voluntary_per_s + many.involuntary_per_s)
+    least = many.assign(share=share).sort_values("share").iloc[0]
+    reason = f"The leader of {least.process} makes {share.min():.0%} of the switches of its {least.threads} threads."
+    return Verdict(FAILS if share.min() < 0.25 else HOLDS, reason)
+
+
 LOCKS = "convoy.locks"
+PROCESSES = "classify.processes"
 CLAIMS = [
     Claim("001-007", "A queue with a fair lock takes about one context switch for every item.", QUEUE_ARTICLE,
           LOCKS, _one_switch_an_item),
@@ -164,4 +197,8 @@ CLAIMS = [
           _release_switches),
     Claim("000-106", "Voluntary switches are fine; the involuntary ones are dangerous.", WEB_COURSE, LOCKS,
           _voluntary_is_fine),
+    Claim("000-105", "Many voluntary switches and few others mean I/O-bound, the reverse CPU-bound and "
+          "preempted, both high means both.", WEB_COURSE, PROCESSES, _ratio_tells),
+    Claim("000-104", "pidstat -w shows how often a process is switched.", WEB_COURSE, PROCESSES,
+          _leader_is_enough),
 ]  # fmt: skip
