@@ -83,6 +83,59 @@ def wishing(wish: float, stint: float, half: float = 0.01) -> list[dict[str, Any
     return [*plain, hogs(4, stint, 3 * stint, half, wish=wish)]
 
 
+def late(
+    policy: str, load: str, half: float, tail: float, spread: float = 0.01, cpu: float = 20.0
+) -> dict[str, Any]:
+    """One row of a sweep of policies: quantiles in ns with intervals of +- spread of themselves."""
+    return {
+        "policy": policy,
+        "load": load,
+        "p50_ns": half,
+        "p50_lo_ns": half * (1 - spread),
+        "p50_hi_ns": half * (1 + spread),
+        "p99_ns": tail,
+        "p99_lo_ns": tail * (1 - spread),
+        "p99_hi_ns": tail * (1 + spread),
+        "worker_cpu_percent": cpu,
+    }
+
+
+def both(other: float, fifo: float, spread: float = 0.01) -> list[dict[str, Any]]:
+    return [late("OTHER", "heavy", 2e6, other, spread), late("FIFO", "heavy", 2e4, fifo, spread)]
+
+
+def slack(plain: float, slacked: float, spread: float = 0.01) -> list[dict[str, Any]]:
+    return [
+        late("OTHER", "light", plain, 4e6, spread),
+        late("OTHER, slack 50 µs", "light", slacked, 4e6, spread),
+    ]
+
+
+def fair(plain: float, best: float, spread: float = 0.01) -> list[dict[str, Any]]:
+    return [late("OTHER", "heavy", 2e6, plain, spread), late("nice -10", "heavy", 2e4, best, spread)]
+
+
+def got(other: float, fifo: float) -> list[dict[str, Any]]:
+    return [late("OTHER", "heavy", 2e6, 9e6, cpu=other), late("FIFO", "heavy", 2e4, 3e4, cpu=fifo)]
+
+
+def pair(name: str, percent: float, half: float = 0.2, watchdog: float = 1e5) -> list[dict[str, Any]]:
+    return [
+        {
+            "pair": name,
+            "second_percent": percent,
+            "second_lo_percent": percent - half,
+            "second_hi_percent": percent + half,
+            "longest_gap_ns": 950e6,
+            "watchdog_late_ns": watchdog,
+        }
+    ]
+
+
+def edge(granted: float, refused: str | None = "EBUSY", limit: float = 95) -> list[dict[str, Any]]:
+    return [{"granted_percent": granted, "step_percent": 2.5, "refused_by": refused, "limit_percent": limit}]
+
+
 CASES: list[Case] = [
     ("002-021", HOLDS, crowd(wakeups_per_slice=0.99), "99.0% of the turns"),
     ("002-021", FAILS, crowd(wakeups_per_slice=0.004), "0.4% of the turns"),
@@ -141,6 +194,51 @@ CASES: list[Case] = [
     ("002-126", FAILS, wishing(20e6, 4e6), "ran 4 ms at a time"),
     ("002-126", UNKNOWN, wishing(20e6, 4.2e6, 0.1), "overlap"),
     ("002-126", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(4, 4e6, 12e6)], "grants no slices"),
+    ("002-043", HOLDS, [late("FIFO", "light", 17e3, 32e3)], "99 % within 32 µs"),
+    ("002-043", FAILS, [late("FIFO", "light", 2e6, 8e6)], "within 2 ms"),
+    ("002-043", UNKNOWN, [late("FIFO", "light", 17e3, 2e6)], "tail is wide"),
+    ("002-043", UNKNOWN, [late("OTHER", "light", 17e3, 2e6)], "did not measure a light worker under FIFO"),
+    ("002-114", HOLDS, [late("FIFO", "light", 3e3, 8e3)], "within 3 µs, 99 % within 8 µs"),
+    ("002-114", FAILS, [late("FIFO", "light", 17e3, 32e3)], "within 17 µs"),
+    ("002-114", UNKNOWN, [late("FIFO", "light", 5e3, 32e3)], "spans"),
+    ("002-044", FAILS, slack(18e3, 69e3), "within 18 µs with a slack of 1 ns"),
+    ("002-044", HOLDS, slack(18e3, 20e3), "20 µs with the default"),
+    ("002-044", UNKNOWN, slack(18e3, 60e3, 0.5), "overlap"),
+    ("002-050", FAILS, both(13e6, 3e5), "43 times"),
+    ("002-050", HOLDS, both(6e5, 3e5), "2 times"),
+    ("002-050", UNKNOWN, both(9e5, 3e5, 0.3), "spans"),
+    ("002-053", FAILS, fair(13e6, 4e6), "4 ms with nice -10"),
+    ("002-053", HOLDS, fair(4e6, 4e6), "4 ms with nice -10"),
+    ("002-053", UNKNOWN, fair(6e6, 4e6, 0.4), "overlap"),
+    ("002-053", UNKNOWN, both(4e6, 3e5), "neither"),
+    ("002-059", FAILS, [late("OTHER", "heavy", 2e6, 9e6, cpu=18.7)], "got 18.7 %"),
+    ("002-059", HOLDS, [late("OTHER", "heavy", 2e6, 9e6, cpu=8)], "got 8.0 %"),
+    ("002-059", UNKNOWN, [late("OTHER", "heavy", 2e6, 9e6, cpu=15)], "got 15.0 %"),
+    ("002-082", FAILS, [late("OTHER", "light", 18e3, 4e6)], "within 18 µs beside hogs"),
+    ("002-082", HOLDS, [late("OTHER", "light", 4e6, 9e6)], "within 4 ms"),
+    ("002-082", UNKNOWN, [late("OTHER", "light", 5e5, 9e6)], "Between"),
+    ("002-124", HOLDS, got(18.7, 19), "18.7 % of the CPU under OTHER, 19.0 % under FIFO"),
+    ("002-124", FAILS, got(8, 19), "8.0 %"),
+    ("002-124", UNKNOWN, got(14, 20), "14.0 %"),
+    ("002-040", HOLDS, pair("OTHER beside nice +5", 25.2), "25.2 % (interval 25.0 to 25.4)"),
+    ("002-040", FAILS, pair("OTHER beside nice +5", 40), "40.0 %"),
+    ("002-040", UNKNOWN, pair("OTHER beside nice +5", 27.9), "spans"),
+    ("002-042", HOLDS, pair("FIFO beside OTHER", 0.2), "0.2 %"),
+    ("002-042", FAILS, pair("FIFO beside OTHER", 4.5), "4.5 %"),
+    ("002-042", UNKNOWN, pair("FIFO beside OTHER", 0.5), "spans"),
+    ("002-042", UNKNOWN, pair("OTHER beside IDLE", 0.5), "did not measure a hog FIFO beside OTHER"),
+    ("002-045", FAILS, pair("FIFO beside OTHER", 4.5), "a watchdog ended it 100 µs after its time"),
+    ("002-045", HOLDS, pair("FIFO beside OTHER", 0.1), "0.1 %"),
+    ("002-045", UNKNOWN, pair("FIFO beside OTHER", 4.5, watchdog=2e9), "2e+03 ms"),
+    ("L31", HOLDS, pair("FIFO beside OTHER", 4.5), "longest wait was 950 ms"),
+    ("L31", FAILS, pair("FIFO beside OTHER", 0.5), "0.5 %"),
+    ("L31", UNKNOWN, pair("FIFO beside OTHER", 7), "spans"),
+    ("002-049", HOLDS, edge(90), "90.0 % of each CPU was granted, 2.5 % more refused with EBUSY"),
+    ("002-049", FAILS, edge(140), "140.0 %"),
+    ("002-049", UNKNOWN, edge(140, None), "had not refused"),
+    ("L41", HOLDS, edge(95), "set to 95 %"),
+    ("L41", FAILS, edge(90), "set to 95 %"),
+    ("L41", UNKNOWN, edge(90, limit=nan), "does not tell its limit"),
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 
 from sched_labs import lock, machine
-from sched_labs.errors import ParameterError
+from sched_labs.errors import ParameterError, PlacementError
 from sched_labs.experiments import find
 from sched_labs.experiments.slices import turns
 from sched_labs.result import Result
@@ -172,3 +173,121 @@ def test_slices_are_left_out_where_the_kernel_ignores_them(tmp_path_factory: pyt
 def test_slices_that_no_run_could_use(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         find("slices.sweep")(progress=False, save=False, **wrong)
+
+
+# ---- policies ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return tiny("policies.sweep", tmp_path_factory)
+
+
+def test_every_policy_that_can_be_had_is_there(sweep: Result) -> None:
+    table = sweep.summary()
+    left_out = [
+        note.text.partition(" was left out")[0] for note in sweep.notes if "was left out" in note.text
+    ]
+    assert {"OTHER", "BATCH", "IDLE", "nice +10", "OTHER, slack 50 µs"} <= set(table["policy"])
+    everything = {"OTHER", "nice +10", "nice -10", "BATCH", "IDLE", "slice 0.1 ms", "FIFO", "RR", "DEADLINE"}
+    assert set(table["policy"]) | set(left_out) == everything | {"OTHER, slack 50 µs"}
+    assert (table["wakes"] == sweep.parameters["wakes"]).all()
+    assert (table["p50_ns"] <= table["p99_ns"]).all() and (table["p99_ns"] <= table["max_ns"]).all()
+
+
+def test_late_wakes_are_kept_and_real_time_comes_first(sweep: Result) -> None:
+    assert (sweep.data["late_ns"] > 0).all()
+    table = sweep.summary().set_index(["policy", "load"])
+    # Weights of 3 against three times 1024: an idle thread gets next to nothing beside hogs.
+    assert table.loc[("IDLE", "heavy"), "worker_cpu_percent"] < table.loc[
+        ("OTHER", "heavy"), "worker_cpu_percent"
+    ]  # fmt: skip
+    if ("FIFO", "heavy") in table.index:
+        assert table.loc[("FIFO", "heavy"), "p50_ns"] < table.loc[("IDLE", "heavy"), "p50_ns"]
+        assert table.loc[("FIFO", "heavy"), "not_run"] == 0
+
+
+def test_the_figure_of_the_policies(sweep: Result) -> None:
+    drawn(sweep)
+    assert sweep.plot().data["policy"].iloc[0] == "OTHER"
+
+
+def test_policies_that_are_refused_are_left_out(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from sched_labs import policies
+
+    real = policies.apply
+
+    def refused(tid: int, policy: policies.Policy) -> None:
+        if policy.name in ("FIFO", "RR", "DEADLINE") or policy.nice < 0:
+            raise policies.PolicyError("The kernel refuses that", "it needs CAP_SYS_NICE", errno.EPERM)
+        real(tid, policy)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policies, "apply", refused)
+        result = tiny("policies.sweep", tmp_path_factory, wakes=3)
+        pairs = tiny("policies.hog", tmp_path_factory)
+        with pytest.raises(PlacementError, match="CAP_SYS_NICE"):
+            tiny("policies.admission", tmp_path_factory)
+    assert not {"FIFO", "RR", "DEADLINE", "nice -10"} & set(result.summary()["policy"])
+    assert "FIFO beside OTHER" not in set(pairs.summary()["pair"])
+    for run in (result, pairs):
+        assert any("FIFO was left out (EPERM): it needs CAP_SYS_NICE." in note.text for note in run.notes)
+
+
+@pytest.fixture(scope="module")
+def hog(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return tiny("policies.hog", tmp_path_factory)
+
+
+def test_hogs_share_by_weight_and_a_real_time_hog_is_ended(hog: Result) -> None:
+    table = hog.summary().set_index("pair")
+    assert table["second_percent"].between(0, 100).all()
+    equal = table.loc["OTHER beside OTHER", "second_percent"]
+    assert table.loc["OTHER beside IDLE", "second_percent"] < equal
+    if CPUS < 2:
+        assert "FIFO beside OTHER" not in table.index
+    elif machine.survey().fact("policy.fifo").value:
+        assert table.loc["FIFO beside OTHER", "second_percent"] < equal
+    # Every block ended, and at its time: the watchdog can run whatever the hogs do.
+    assert (hog.data["elapsed_ns"] < 5e9).all()
+    drawn(hog)
+
+
+def test_a_real_time_hog_never_gets_the_last_cpu(tmp_path_factory: pytest.TempPathFactory) -> None:
+    from sched_labs.experiments import policies as module
+
+    class OneCpu:
+        cpus_allowed = (machine.survey().cpus_allowed[-1],)
+        provenance = staticmethod(machine.survey().provenance)
+        fact = staticmethod(machine.survey().fact)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.machine, "survey", lambda fresh=False: OneCpu())
+        result = tiny("policies.hog", tmp_path_factory)
+    assert "FIFO beside OTHER" not in set(result.summary()["pair"])
+    assert any("never have the last CPU" in note.text for note in result.notes)
+
+
+def test_reservations_up_to_the_edge(tmp_path_factory: pytest.TempPathFactory) -> None:
+    if not machine.survey().fact("policy.deadline").value:
+        pytest.skip("this user may have no deadline thread")
+    result = tiny("policies.admission", tmp_path_factory)
+    row = result.summary().iloc[0]
+    assert row["refused_by"] == "EBUSY"
+    assert 0 < row["granted_percent"] <= 100 and result.data["granted"].sum() == row["granted"]
+    again = tiny("policies.admission", tmp_path_factory)  # the reservations have ended with their threads
+    assert again.summary().iloc[0]["granted"] == row["granted"]
+    drawn(result)
+    with pytest.raises(ParameterError):
+        result.plot(predictions=[{"value": 1, "unit": "ms"}])
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("sweep", {"hogs": 0}), ("sweep", {"wakes": True}), ("sweep", {"period_us": 1}),
+     ("sweep", {"trials": 0}),
+     ("hog", {"real_time_s": 10}), ("hog", {"trials": 0}), ("admission", {"step_percent": 0})],
+)  # fmt: skip
+def test_policies_that_no_run_could_use(name: str, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        find(f"policies.{name}")(progress=False, save=False, **wrong)

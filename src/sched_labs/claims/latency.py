@@ -211,6 +211,156 @@ def _own_slice(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals overlap: {reason}")
 
 
+# ---- policies ---------------------------------------------------------------------------------------------
+
+
+def _worker(table: pd.DataFrame, policy: str, load: str) -> pd.Series:
+    return _row(table, f"a {load} worker under {policy}", policy=policy, load=load)
+
+
+def _fifo_at_once(table: pd.DataFrame) -> Verdict:
+    cell = _worker(table, "FIFO", "light")
+    reason = f"under FIFO half of the wake-ups ran within {ns(cell.p50_ns)}, 99 % within {ns(cell.p99_ns)}."
+    if cell.p99_hi_ns < 1e6:
+        return Verdict(HOLDS, reason)
+    if cell.p50_lo_ns > 1e6:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The tail is wide: {reason} Interrupts, a hypervisor or other real-time threads?")
+
+
+def _fifo_below_10_us(table: pd.DataFrame) -> Verdict:
+    cell = _worker(table, "FIFO", "light")
+    reason = f"under FIFO half of the wake-ups ran within {ns(cell.p50_ns)}, 99 % within {ns(cell.p99_ns)}."
+    return _within(cell.p50_lo_ns, cell.p99_hi_ns, 0, 1e4, reason) if cell.p50_lo_ns <= 1e4 else Verdict(
+        FAILS, reason
+    )  # fmt: skip
+
+
+def _slack_matters_not(table: pd.DataFrame) -> Verdict:
+    plain, slacked = _worker(table, "OTHER", "light"), _worker(table, "OTHER, slack 50 µs", "light")
+    reason = (
+        f"half of the wake-ups ran within {ns(plain.p50_ns)} with a slack of 1 ns, within "
+        f"{ns(slacked.p50_ns)} with the default of 50 µs."
+    )
+    if slacked.p50_lo_ns > plain.p50_hi_ns + 20_000:
+        return Verdict(FAILS, reason)
+    if slacked.p50_hi_ns < plain.p50_lo_ns + 20_000:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _three_times_at_most(table: pd.DataFrame) -> Verdict:
+    plain, fifo = _worker(table, "OTHER", "heavy"), _worker(table, "FIFO", "heavy")
+    least, most = plain.p99_lo_ns / fifo.p99_hi_ns, plain.p99_hi_ns / fifo.p99_lo_ns
+    reason = (
+        f"one in a hundred is {ns(plain.p99_ns)} late under OTHER, {ns(fifo.p99_ns)} under FIFO: "
+        f"{plain.p99_ns / fifo.p99_ns:.0f} times (interval {least:.0f} to {most:.0f})."
+    )
+    return _within(least, most, 0, 3, reason)
+
+
+def _no_fair_setting_helps(table: pd.DataFrame) -> Verdict:
+    plain = _worker(table, "OTHER", "heavy")
+    others = table[(table["load"] == "heavy") & table["policy"].isin(["nice -10", "slice 0.1 ms"])]
+    if others.empty:
+        raise CannotTell("This run could set neither a better nice value nor a slice of its own.")
+    best = others.sort_values("p99_ns").iloc[0]
+    reason = f"one in a hundred is {ns(plain.p99_ns)} late under OTHER, {ns(best.p99_ns)} with {best.policy}."
+    if best.p99_hi_ns < 0.7 * plain.p99_lo_ns:
+        return Verdict(FAILS, reason)
+    if best.p99_lo_ns > 0.7 * plain.p99_hi_ns:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _heavy_loses_cpu(table: pd.DataFrame) -> Verdict:
+    cell = _worker(table, "OTHER", "heavy")
+    reason = f"it asked for 20 % of the CPU beside hogs and got {cell.worker_cpu_percent:.1f} %."
+    if 14 <= cell.worker_cpu_percent < 17:
+        raise CannotTell(reason)
+    return yes(cell.worker_cpu_percent < 14, reason)
+
+
+def _sleeper_fails_the_test(table: pd.DataFrame) -> Verdict:
+    cell = _worker(table, "OTHER", "light")
+    reason = f"half of a light worker's wake-ups ran within {ns(cell.p50_ns)} beside hogs."
+    if cell.p50_hi_ns < 1e5:
+        return Verdict(FAILS, reason)
+    if cell.p50_lo_ns > 1e6:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"Between at once and a slice: {reason}")
+
+
+def _same_throughput(table: pd.DataFrame) -> Verdict:
+    plain, fifo = _worker(table, "OTHER", "heavy"), _worker(table, "FIFO", "heavy")
+    reason = (
+        f"the worker used {plain.worker_cpu_percent:.1f} % of the CPU under OTHER, "
+        f"{fifo.worker_cpu_percent:.1f} % under FIFO; the hogs had the rest."
+    )
+    apart = abs(plain.worker_cpu_percent - fifo.worker_cpu_percent)
+    if 4 < apart < 8:
+        raise CannotTell(reason)
+    return yes(apart <= 4, reason)
+
+
+def _pair(table: pd.DataFrame, pair: str) -> tuple[pd.Series, str]:
+    cell = _row(table, f"a hog {pair}", pair=pair)
+    reason = (
+        f"{pair}: the second hog got {cell.second_percent:.1f} % (interval {cell.second_lo_percent:.1f} to "
+        f"{cell.second_hi_percent:.1f})"
+    )
+    return cell, reason
+
+
+def _nice_5_is_25(table: pd.DataFrame) -> Verdict:
+    cell, reason = _pair(table, "OTHER beside nice +5")
+    return _within(cell.second_lo_percent, cell.second_hi_percent, 22, 28, f"{reason}.")
+
+
+def _fifo_until_it_blocks(table: pd.DataFrame) -> Verdict:
+    cell, reason = _pair(table, "FIFO beside OTHER")
+    return _within(cell.second_lo_percent, cell.second_hi_percent, 0, 0.5, f"{reason}.")
+
+
+def _fifo_hangs(table: pd.DataFrame) -> Verdict:
+    cell, reason = _pair(table, "FIFO beside OTHER")
+    reason += f", and a watchdog ended it {ns(cell.watchdog_late_ns)} after its time."
+    if cell.second_lo_percent > 0.5 and cell.watchdog_late_ns < 1e9:
+        return Verdict(FAILS, reason)
+    if cell.second_hi_percent < 0.5:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _five_percent_left(table: pd.DataFrame) -> Verdict:
+    cell, reason = _pair(table, "FIFO beside OTHER")
+    reason += f"; its longest wait was {ns(cell.longest_gap_ns)}."
+    return _within(cell.second_lo_percent, cell.second_hi_percent, 3, 7, reason)
+
+
+def _edge(table: pd.DataFrame) -> tuple[pd.Series, str]:
+    row = table.iloc[0]
+    if row.refused_by is None or pd.isna(row.refused_by):
+        raise CannotTell(f"The kernel granted {row.granted_percent:.1f} % per CPU and had not refused yet.")
+    return row, (
+        f"{row.granted_percent:.1f} % of each CPU was granted, {row.step_percent:.1f} % more refused with "
+        f"{row.refused_by}."
+    )
+
+
+def _no_oversubscription(table: pd.DataFrame) -> Verdict:
+    row, reason = _edge(table)
+    return yes(row.granted_percent <= 100 and row.refused_by == "EBUSY", reason)
+
+
+def _edge_at_95(table: pd.DataFrame) -> Verdict:
+    row, reason = _edge(table)
+    if math.isnan(row.limit_percent):
+        raise CannotTell("This kernel does not tell its limit.")
+    reason += f" The limit is set to {row.limit_percent:.0f} %."
+    return yes(row.granted_percent <= row.limit_percent < row.granted_percent + row.step_percent, reason)
+
+
 CLAIMS = [
     Claim("002-021", "A sched_yield causes a wake-up and a reschedule.", COURSE, "regimes.sweep",
           _yield_wakes),
@@ -242,4 +392,32 @@ CLAIMS = [
           "what the name base_slice_ns suggests", "slices.sweep", _a_turn_is_a_slice),
     Claim("002-126", "A thread that asks for a longer slice is left alone for longer.",
           "sched(7) and the EEVDF documentation", "slices.sweep", _own_slice),
+    Claim("002-043", "A SCHED_FIFO thread runs at once when it wakes, whatever normal threads do.", COURSE,
+          "policies.sweep", _fifo_at_once),
+    Claim("002-114", "SCHED_FIFO brings every wake-up below 10 µs.", COURSE, "policies.sweep",
+          _fifo_below_10_us),
+    Claim("002-044", "FIFO and OTHER can be compared without a look at the timer slack.",
+          "done in a web course (002)", "policies.sweep", _slack_matters_not),
+    Claim("002-050", "Another policy improves p99 by a factor of two or three at most.", COURSE,
+          "policies.sweep", _three_times_at_most),
+    Claim("002-053", "No setting of the fair scheduler shortens the tail much.", COURSE, "policies.sweep",
+          _no_fair_setting_helps),
+    Claim("002-059", "The fair scheduler takes CPU time away from threads that use much of it.", COURSE,
+          "policies.sweep", _heavy_loses_cpu),
+    Claim("002-082", "A thread that wakes beside hogs fails the preemption test, and so it waits.", COURSE,
+          "policies.sweep", _sleeper_fails_the_test),
+    Claim("002-124", "FIFO changes who runs when, not how much gets done.", COURSE, "policies.sweep",
+          _same_throughput),
+    Claim("002-040", "Five nice levels leave a quarter of the CPU: about 10 % for each.", "sched(7)",
+          "policies.hog", _nice_5_is_25),
+    Claim("002-042", "A SCHED_FIFO thread runs until it blocks or a higher priority arrives.", COURSE,
+          "policies.hog", _fifo_until_it_blocks),
+    Claim("002-045", "A SCHED_FIFO thread in an endless loop hangs the machine.", COURSE, "policies.hog",
+          _fifo_hangs),
+    Claim("L31", "Beside a real-time hog the kernel keeps about 5 % of the CPU for everybody else.",
+          "sched(7): 950 ms of every second", "policies.hog", _five_percent_left),
+    Claim("002-049", "SCHED_DEADLINE cannot be oversubscribed.", COURSE, "policies.admission",
+          _no_oversubscription),
+    Claim("L41", "Deadline threads may reserve what rt_runtime_us leaves them, and no less.",
+          "sched(7) and the SCHED_DEADLINE documentation", "policies.admission", _edge_at_95),
 ]  # fmt: skip

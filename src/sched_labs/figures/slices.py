@@ -178,8 +178,8 @@ def _caption(table: pd.DataFrame) -> str:
     few, many = own.iloc[0], own.iloc[-1]
     return (
         f"From {int(few.hogs)} hogs to {int(many.hogs)} a stint goes from "
-        f"{axes.time_text(few.stint_p50_ns)} to {axes.time_text(many.stint_p50_ns)}, and the wait for the next from "
-        f"{axes.time_text(few.gap_p50_ns)} to {axes.time_text(many.gap_p50_ns)}."
+        f"{axes.time_text(few.stint_p50_ns)} to {axes.time_text(many.stint_p50_ns)}, and the wait for "
+        f"the next from {axes.time_text(few.gap_p50_ns)} to {axes.time_text(many.gap_p50_ns)}."
     )
 
 
