@@ -235,7 +235,7 @@ def test_rates_of_ourselves_see_our_own_sleeps() -> None:
     start = time.monotonic()
     rates = switches.switch_rates([os.getpid()], 0.05)
     assert time.monotonic() - start >= 0.05
-    assert (rates[rates.leader].voluntary_per_s * rates[rates.leader].interval_s >= 1).all()
+    assert (rates[rates.leader].voluntary_per_s * rates[rates.leader].interval_s > 0.9).all()
 
 
 def test_every_way_of_life_is_watched_with_its_threads(tiny: Callable[[str], Result]) -> None:

@@ -110,11 +110,7 @@ def _look(pids: Sequence[int]) -> dict[tuple[int, int], _Counts]:
         for tid in files.names(f"/proc/{pid}/task"):
             folder = f"/proc/{pid}/task/{tid}"
             lines = (files.read(f"{folder}/status") or "").splitlines()
-            status = dict(
-                line.split(":", 1)
-                for line in (files.read(f"{folder}/status") or "").splitlines()
-                if ":" in line
-            )
+            status = dict(line.split(":", 1) for line in lines if ":" in line)
             if "voluntary_ctxt_switches" not in status:
                 continue  # it has ended
             scheduled = (files.read(f"{folder}/schedstat") or "").split()
@@ -133,7 +129,8 @@ def _look(pids: Sequence[int]) -> dict[tuple[int, int], _Counts]:
 def classify(rates: pd.DataFrame) -> Label:
     """What one process does, from the rows that `switch_rates` gave for its threads.
 
-    A process that blocks for most of its switches is I/O-bound, whatever it waits for: a timer, a pipe, a lock.
+    A process that blocks for most of its switches is I/O-bound, whatever it waits for: a timer, a pipe
+    or a lock.
     One that is taken off the CPU is CPU-contended, unless its stints are far shorter than any slice: then it
     offered the CPU itself (the kernel counts sched_yield as involuntary), or it was preempted by the very
     thread that it had just woken, which is a part of its waiting.  One that yields and finds nobody to yield

@@ -174,7 +174,8 @@ def _leader_is_enough(table: pd.DataFrame) -> Verdict:
     leaders = many.leader_voluntary_per_s + many.leader_involuntary_per_s
     share = leaders / (many.voluntary_per_s + many.involuntary_per_s)
     least = many.assign(share=share).sort_values("share").iloc[0]
-    reason = f"The leader of {least.process} makes {share.min():.0%} of the switches of its {least.threads} threads."
+    part = f"{least.share:.0%} of the switches of its {least.threads} threads"
+    reason = f"The leader of {least.process} makes {part}."
     return Verdict(FAILS if share.min() < 0.25 else HOLDS, reason)
 
 

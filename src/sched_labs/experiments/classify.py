@@ -138,5 +138,6 @@ def _watch_set(run: Run, number: int, interval_s: float, random: np.random.Gener
             ["leader", "voluntary_per_s", "involuntary_per_s", "cpu_share", "run_delay_share", "stint_ns"]
         ]
         for row in kept.to_dict("records"):
-            rows.append({"set": number, "process": letter, **row, "truth": KINDS[kind]})
+            named = {"set": number, "process": letter, "truth": KINDS[kind]}
+            rows.append(named | {str(column): value for column, value in row.items()})
     run.add(rows)

@@ -1,4 +1,4 @@
-"""Processes by their switches: voluntary across, involuntary upwards, and what their leaders alone would show."""
+"""Processes by their switches: voluntary across, involuntary upwards, and what leaders alone show."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
-    """Draw the processes; a recorded set stands behind, without its letters.  There is no axis to predict on."""
+    """Draw the processes; a recorded set stands behind, without letters.  It has no axis for predictions."""
     if predictions:
         raise ParameterError("This figure has no axis for a prediction.", "Draw it without predictions.")
     table = frame(result)
@@ -71,23 +71,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
                 str(row.process), (x, y), ha="center", va="center", color=style.colour(style.PAPER), zorder=5
             )
         handles = [
-            Line2D([], [], linestyle="none", marker="o", markersize=10, color=style.colour(style.DIRECT),
-                   label="a process, all of its threads"),
-            Line2D([], [], linestyle=":", marker="o", markersize=9, color=style.colour(style.NEUTRAL),
-                   markerfacecolor=style.colour(style.PAPER), label="its leader alone"),
-        ]  # fmt: skip
+            _sample("a process, all of its threads", style.DIRECT),
+            _sample("its leader alone", style.NEUTRAL, hollow=True),
+        ]
         if recorded is not None:
-            handles.append(
-                Line2D(
-                    [],
-                    [],
-                    linestyle="none",
-                    marker="o",
-                    markersize=11,
-                    color=style.colour(style.RECORDED),
-                    label="recorded",
-                )  # fmt: skip
-            )
+            handles.append(_sample("recorded", style.RECORDED))
         drawing.legend(handles=handles, loc="outside upper left", ncols=3)
     return Figure(
         drawing,
@@ -100,13 +88,21 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     )
 
 
+def _sample(label: str, role: str, *, hollow: bool = False) -> Line2D:
+    colour = style.colour(role)
+    face = style.colour(style.PAPER) if hollow else colour
+    return Line2D(
+        [], [], linestyle="none", marker="o", markersize=10, color=colour, markerfacecolor=face, label=label
+    )
+
+
 def _alt(table: pd.DataFrame) -> str:
     said = [
         f"{row.process} {_rate(row.voluntary_per_s)} and {_rate(row.involuntary_per_s)}, its leader alone "
         f"{_rate(row.leader_voluntary_per_s)} and {_rate(row.leader_involuntary_per_s)}"
         for row in each(table)
     ]
-    return f"Scatter plot, both axes logarithmic: voluntary and involuntary switches a second. {'; '.join(said)}."
+    return f"Scatter plot, both axes logarithmic: voluntary and involuntary switches/s. {'; '.join(said)}."
 
 
 def _rate(value: float) -> str:
