@@ -142,8 +142,8 @@ def _curve(ax: Axes, rows: pd.DataFrame, x: str, name: str) -> list[Any]:
         if np.isfinite(row.extra_lo_ns) and np.isfinite(row.extra_hi_ns):
             ax.vlines(at, max(row.extra_lo_ns, low), row.extra_hi_ns, color=colour, linewidth=1.6)
         if not row.seen:
-            look = {"markerfacecolor": paper, "markeredgewidth": 1.8}
-            ax.plot(at, row.extra_ns, "o", color=colour, zorder=4, **look)
+            (hollow,) = ax.plot(at, row.extra_ns, "o", color=colour, markeredgewidth=1.8, zorder=4)
+            hollow.set_markerfacecolor(paper)
     return handles
 
 
@@ -161,8 +161,8 @@ def _caption(table: pd.DataFrame) -> str:
     if len(even) > 1:
         near, far = even.iloc[0], even.iloc[-1]
         parts.append(
-            f"evenly spaced, {axes.time_text(near['extra_ns'])} after {axes.time_text(near['spacing_ns'])} of work "
-            f"and {axes.time_text(far['extra_ns'])} after {axes.time_text(far['spacing_ns'])}"
+            f"evenly spaced, {axes.time_text(near['extra_ns'])} after {axes.time_text(near['spacing_ns'])} "
+            f"of work and {axes.time_text(far['extra_ns'])} after {axes.time_text(far['spacing_ns'])}"
         )
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else "No pattern's warm-up stands clear of the noise."
