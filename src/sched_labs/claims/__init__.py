@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from ..errors import ParameterError
 from ..result import Result
-from . import context_switch, latency, loops, reference, ring, switching, warmup
+from . import attribution, context_switch, fpu, latency, loops, reference, ring, switching, warmup
 from .base import FAILS, HOLDS, UNKNOWN, CannotTell, Claim, Judgement, Verdict
 
 MODULES = (
+    attribution,
     context_switch,
     warmup,
     latency,
     reference,
+    fpu,
     ring,
     loops,
     switching,

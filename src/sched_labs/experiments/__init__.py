@@ -22,6 +22,7 @@ MODULES = {
     "attribution.waits": "attribution",
     "sleeper.among_hogs": "sleeper",
     "reference.costs": "reference",
+    "fpu.state": "fpu",
     "ring.sweep": "ring",
     "loops.counted": "loops",
     "regimes.sweep": "regimes",

@@ -32,6 +32,10 @@ WARMUP = "warmup"
 WAKEUP = "wakeup"
 PREEMPTED = "preempted"
 THROTTLED = "throttled"
+OWN = "own"
+RIVAL = "rival"
+REALTIME = "realtime"
+SYSTEM = "system"
 ALONE = "alone"
 RECORDED = "recorded"
 PREDICTED = "predicted"
@@ -48,6 +52,10 @@ PALETTE: dict[str, Colour] = {
     WAKEUP: Colour("waiting for a CPU after a wake-up", "#008f5a", "#35c985"),
     PREEMPTED: Colour("waiting for a CPU after a preemption", "#ab2fa8", "#f79ae0"),
     THROTTLED: Colour("held back by a CPU limit", "#553300", "#f0e07a"),
+    OWN: Colour("a thread of the same program has the CPU", "#20335e", "#54638c"),
+    RIVAL: Colour("another program has the CPU", "#c5323b", "#c6032f"),
+    REALTIME: Colour("a real-time thread has the CPU", "#231325", "#c674f5"),
+    SYSTEM: Colour("the kernel itself has the CPU", "#b86715", "#dd750e"),
     ALONE: Colour("alone: the baseline without a switch", "#4d5966", "#dfe5eb"),
     RECORDED: Colour("recorded on another machine", "#8b96a4", "#6d7987"),
     PREDICTED: Colour("your prediction", "#0b0f14", "#ffffff"),

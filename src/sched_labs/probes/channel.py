@@ -225,7 +225,7 @@ _NO_RULE = ("sudo does not let this user start the privileged helper without a p
 
 
 def _environment() -> dict[str, str]:
-    """The mark by which `sched-labs clean` finds orphans, and nothing else: no SUDO_UID of a sudo around us."""
+    """The mark by which `sched-labs clean` finds orphans; above all no SUDO_UID of a sudo around us."""
     return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", MARKER: owner_mark()}
 
 

@@ -34,6 +34,12 @@ def bin_edges_ns(number: int, bin_bits: int, fold: int = 0) -> tuple[int, int]:
     return low, low + (1 << shift)
 
 
+def bin_of(ns: int, bin_bits: int) -> int:
+    """The number of the bin that a time is in; the inverse of `bin_edges_ns`."""
+    shift = max(0, ns.bit_length() - 1 - bin_bits)
+    return (shift << bin_bits) + (ns >> shift)
+
+
 @dataclass(frozen=True)
 class Waits:
     """The waits that began and ended inside one window.

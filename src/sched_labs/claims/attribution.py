@@ -1,0 +1,83 @@
+"""Claims about what keeps a thread waiting for a CPU, judged on attributed waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from .base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
+
+KIND = "attribution.waits"
+COURSE = "a web course on scheduler latency (002), no reference given"
+FEWEST_WAITS = 30
+
+
+def _of(table: pd.DataFrame, condition: str) -> pd.DataFrame:
+    """The rows of a condition whose waits are attributed, by occupant."""
+    rows = table[table["condition"] == condition]
+    if rows.empty:
+        raise CannotTell(f"This run has no condition {condition.replace('_', ' ')!r}.")
+    if not rows["attributed"].all():
+        raise CannotTell("Without the BPF probe nobody knows what had the CPU meanwhile.")
+    if rows["waits"].iloc[0] < FEWEST_WAITS:
+        raise CannotTell(f"{int(rows['waits'].iloc[0])} waits are too few.")
+    return rows.set_index("occupied_by")
+
+
+def _half(low: float, high: float, reason: str) -> Verdict:
+    """Holds above a half, fails below it."""
+    if low > 0.5:
+        return Verdict(HOLDS, reason)
+    if high < 0.5:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans a half: {reason}")
+
+
+def _threads_in_the_way(table: pd.DataFrame) -> Verdict:
+    rows = _of(table, "alone")
+    other = rows.loc[["idle", "interrupt"]]
+    # The two parts share their trials, so the sum of their intervals is wider than the interval of their sum.
+    low, high = (
+        1 - min(1.0, other["share_hi"].to_numpy(float).sum()),
+        1 - max(0.0, other["share_lo"].to_numpy(float).sum()),
+    )
+    reason = (
+        f"alone on its CPU the program waited {ns(rows['wait_mean_ns'].iloc[0])} on average, "
+        f"{rows['share']['idle']:.0%} of it while the CPU was idle and {rows['share']['interrupt']:.0%} "
+        "during interrupts."
+    )
+    return _half(low, high, reason)
+
+
+def _kernel_workers(table: pd.DataFrame) -> Verdict:
+    row: Any = _of(table, "rival").loc["kernel_thread"]
+    reason = (
+        f"kernel threads had the CPU during {row.share:.1%} of the waiting time "
+        f"(interval {row.share_lo:.1%} to {row.share_hi:.1%})."
+    )
+    return _half(float(row.share_lo), float(row.share_hi), reason)
+
+
+def _wrong_cpu(table: pd.DataFrame) -> Verdict:
+    first = _of(table, "rival").iloc[0]
+    could, mean = float(first.could_share), float(first.wait_mean_ns)
+    reason = (
+        f"{could:.0%} of {int(first.waits)} waits ({ns(mean)} on average) began while another CPU that the "
+        "thread may use was idle."
+    )
+    if mean < 1e6:
+        raise CannotTell(f"These waits are not long: {reason}")
+    # Three standard errors of a share.
+    margin = 3 * (0.25 / float(first.waits)) ** 0.5
+    return _half(could - margin, could + margin, reason)
+
+
+CLAIMS = [
+    Claim("002-020", "Scheduler latency is time during which other threads have the CPU.", COURSE, KIND,
+          _threads_in_the_way),
+    Claim("002-061", "Kernel threads of the same priority are what a loaded program waits for.", COURSE, KIND,
+          _kernel_workers),
+    Claim("002-056", "A long wait for a CPU means that the thread was placed wrongly: another CPU was idle.",
+          COURSE, KIND, _wrong_cpu),
+]  # fmt: skip

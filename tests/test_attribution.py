@@ -1,0 +1,123 @@
+"""The experiment that attributes waits, and its figure: structure and relations, never absolute times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sched_labs import lock
+from sched_labs.errors import ParameterError
+from sched_labs.experiments import attribution as experiment
+from sched_labs.experiments import find
+from sched_labs.figures import causes
+from sched_labs.probes import runqlat
+from sched_labs.probes.attribution import OCCUPANTS
+from sched_labs.result import Result, load
+
+HERE = runqlat.available()
+with_bpf = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HERE.why}")
+
+
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (place,))
+
+
+def measured(**parameters: object) -> Result:
+    return experiment.waits(profile="tiny", progress=False, save=False, **parameters)
+
+
+@with_bpf
+def test_every_nanosecond_has_an_owner(tmp_path: Path) -> None:
+    result = measured()
+    assert find("attribution.waits") is experiment.waits
+    assert result.parameters["instrument"] == "bpf"
+    counted = pd.DataFrame(result.parameters["trials_counted"]).set_index(["trial", "condition"])
+    assert set(counted.index.get_level_values("condition")) == set(experiment.CONDITIONS)
+    parts = result.data.groupby(["trial", "condition"])["part_ns"].sum()
+    assert parts.to_dict() == counted["wait_ns"].to_dict()  # exactly
+    assert (result.data["part_ns"] > 0).all()
+    assert set(result.data["occupied_by"]) <= set(OCCUPANTS)
+    assert set(result.data["cause"]) <= {"wakeup", "preempted"}
+    assert not [flag for flag in result.flags if "could not count" in flag]
+
+    summary = result.summary().set_index(["condition", "occupied_by"])
+    assert len(summary) == len(experiment.CONDITIONS) * len(OCCUPANTS)
+    for condition in experiment.CONDITIONS:
+        rows = summary.loc[condition]
+        assert rows["share"].sum() == pytest.approx(1)
+        assert ((rows["share_lo"] <= rows["share"]) & (rows["share"] <= rows["share_hi"])).all()
+    assert summary.loc[("alone", "same_program"), "part_ns"] == 0  # one thread cannot wait for itself
+    # Others may be about on this machine; how much is theirs is not for a test.
+    assert summary.loc[("own_threads", "same_program"), "part_ns"] > 0
+    assert summary.loc[("rival", "other_task"), "part_ns"] > 0
+
+    table = causes.frame(result)
+    assert table.groupby("condition")["share_percent"].sum().to_numpy() == pytest.approx(100)
+    figure = result.plot(recorded=result, predictions=[{"value": 1, "unit": "ms"}])
+    assert "waiting time" in figure.caption and "Dashed" in figure.alt
+    for condition in experiment.CONDITIONS:
+        share = table[table["condition"] == condition].groupby("occupied_by")["share_percent"].sum().max()
+        assert causes._percent(share) in figure.caption
+    again = load(result.save(tmp_path / "kept.json"))
+    pd.testing.assert_frame_equal(again.summary(), result.summary())
+
+
+def test_without_bpf_only_the_sum_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        runqlat, "available", lambda: runqlat.Availability(False, "There is none.", "Get one.")
+    )
+    result = measured(duration_s=0.2)
+    assert result.parameters["instrument"] == "schedstat"
+    missing = [note.text for note in result.notes if note.level == "missing"]
+    assert any("There is none." in text and "Get one." in text for text in missing)
+    assert set(result.data["occupied_by"]) == {"unattributed"}
+    rows = result.data.set_index("condition")
+    assert rows.loc["rival", "part_ns"] > 0
+    summary = result.summary()
+    assert not summary["attributed"].any()
+    assert "not what had the CPU" in result.plot().caption
+    assert "There is none." in experiment.instrument(None).improve  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"burners": 0},
+        {"burners": 1.5},
+        {"rivals": 99},
+        {"cpu": 9999},
+        {"cpu": -1},
+        {"duration_s": 0},
+        {"duration_s": float("nan")},
+        {"duration_s": "long"},
+    ],
+    ids=repr,
+)
+def test_what_no_run_could_use_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ParameterError):
+        measured(**wrong)
+
+
+def test_counts_that_disagree_are_flagged() -> None:
+    from sched_labs.experiments.base import Run
+    from sched_labs.probes.waits import Waits
+    from sched_labs.workloads import Record
+
+    records = [
+        Record("sleeper", {"voluntary": 900, "involuntary": 100}),
+        Record("hog", {"involuntary": 1000}),
+    ]
+    for total, flagged in ((2000, False), (2090, False), (2300, True), (1700, True)):
+        run = Run("attribution.waits", "tiny", progress=False)
+        experiment._check_counts(run, Waits({"wakeup": {100: total}}, 6, 10**9), records)
+        assert any(note.level == "flag" for note in run.notes) == flagged
+    run = Run("attribution.waits", "tiny", progress=False)
+    run.parameters["trials_counted"] = [{"waits": 100, "lost": 5}]
+    experiment._check_lost(run)
+    assert any("could not count 5" in note.text for note in run.notes)

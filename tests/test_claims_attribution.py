@@ -1,0 +1,66 @@
+"""The claims about what keeps threads waiting, each judged on constructed runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from claim_cases import Case, judged, without_a_case
+
+from sched_labs.claims import FAILS, HOLDS, UNKNOWN, attribution
+from sched_labs.probes.attribution import OCCUPANTS
+
+CLAIMS = {claim.id: claim for claim in attribution.CLAIMS}
+
+
+def rows(
+    condition: str,
+    shares: dict[str, float],
+    *,
+    half_width: float = 0.05,
+    waits: int = 1000,
+    mean_ns: float = 4e6,
+    could: float = 0.0,
+    attributed: bool = True,
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "condition": condition,
+            "occupied_by": name,
+            "share": shares.get(name, 0.0),
+            "share_lo": max(0.0, shares.get(name, 0.0) - half_width),
+            "share_hi": min(1.0, shares.get(name, 0.0) + half_width),
+            "part_ns": 1,
+            "waits": waits,
+            "wait_mean_ns": mean_ns,
+            "could_share": could,
+            "attributed": attributed,
+        }
+        for name in OCCUPANTS
+    ]
+
+
+CASES: list[Case] = [
+    ("002-020", FAILS, rows("alone", {"idle": 0.6, "interrupt": 0.3}), "60% of it while the CPU was idle"),
+    ("002-020", HOLDS, rows("alone", {"other_task": 0.9, "idle": 0.1}), "10% of it"),
+    ("002-020", UNKNOWN, rows("alone", {"idle": 0.3, "interrupt": 0.2}), "spans a half"),
+    ("002-020", UNKNOWN, rows("alone", {"idle": 0.9}, waits=5), "too few"),
+    ("002-020", UNKNOWN, rows("rival", {"idle": 0.9}), "no condition 'alone'"),
+    ("002-020", UNKNOWN, rows("alone", {"unattributed": 1.0}, attributed=False), "Without the BPF probe"),
+    ("002-061", FAILS, rows("rival", {"kernel_thread": 0.01, "other_task": 0.6}), "1.0%"),
+    ("002-061", HOLDS, rows("rival", {"kernel_thread": 0.8}), "80.0%"),
+    ("002-061", UNKNOWN, rows("rival", {"kernel_thread": 0.5}), "spans a half"),
+    ("002-056", FAILS, rows("rival", {"other_task": 1.0}, could=0.0), "0% of 1000 waits"),
+    ("002-056", HOLDS, rows("rival", {"other_task": 1.0}, could=0.9), "90% of 1000"),
+    ("002-056", UNKNOWN, rows("rival", {"other_task": 1.0}, could=0.51), "spans a half"),
+    ("002-056", UNKNOWN, rows("rival", {"idle": 1.0}, mean_ns=9e3), "not long"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}")
+def test_claim(case: Case) -> None:
+    judged(CLAIMS[case[0]], case)
+
+
+def test_every_outcome_has_a_case() -> None:
+    assert without_a_case(attribution.CLAIMS, CASES) == set()
