@@ -11,7 +11,7 @@ from ladder_lab import KIB
 from sched_labs import claims
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 
-OURS = [*claims.reference.CLAIMS, *claims.loops.CLAIMS, *claims.ring.CLAIMS]
+OURS = [*claims.reference.CLAIMS, *claims.loops.CLAIMS, *claims.ring.CLAIMS, *claims.fpu.CLAIMS]
 CLAIM = {claim.id: claim for claim in OURS}
 
 
@@ -140,7 +140,43 @@ RING: list[Case] = [
     ("lat_ctx-sum", UNKNOWN, [hop(2500), walk(5000, seen=False)], "no random walk"),
 ]
 
-CASES = [*REFERENCE, *LOOPS, *RING]
+
+def filled(
+    registers: str,
+    extra: float,
+    half: float = 10,
+    *,
+    floor: float = 10,
+    seen: bool = True,
+    image: float = 2432,
+) -> list[dict[str, Any]]:
+    """A run with these registers and with none."""
+    both = {"image_bytes": image, "switch_ns": 2000.0, "floor_ns": floor}
+    times = ("extra_ns", "extra_lo_ns", "extra_hi_ns")
+    return [
+        both | {"registers": "integer", "seen": False} | dict.fromkeys(times, float("nan")),
+        both
+        | {"registers": registers, "seen": seen}
+        | dict(zip(times, (extra, extra - half, extra + half), strict=True)),
+    ]
+
+
+FPU: list[Case] = [
+    ("000-013", HOLDS, filled("avx512", 40, image=832), "CPUID says 832 bytes"),
+    ("000-013", FAILS, filled("avx512", 40), "CPUID says 2432 bytes"),
+    ("000-013", UNKNOWN, filled("avx", 40, image=832), "no AVX-512"),
+    ("000-013", UNKNOWN, filled("avx512", 40, image=float("nan")), "how large its state is"),
+    ("000-014", HOLDS, filled("avx512", 60), "avx512 filled: 60 ns a switch more (interval 50 ns to 70 ns)"),
+    ("000-014", FAILS, filled("avx", 2, seen=False), "avx filled: 2 ns"),
+    ("000-014", UNKNOWN, filled("avx", 20, 40, seen=False), "noise hides"),
+    ("000-014", UNKNOWN, filled("avx", 2, floor=100, seen=False), "noise floor 100 ns"),
+    ("000-014", UNKNOWN, filled("avx", 2)[:1], "no vector registers"),
+    ("000-018", HOLDS, filled("avx512", 3500), "3.5 µs a switch more"),
+    ("000-018", FAILS, filled("avx512", 60), "60 ns a switch more"),
+    ("000-018", UNKNOWN, filled("avx512", 3300), "spans 3.3 µs"),
+]
+
+CASES = [*REFERENCE, *LOOPS, *RING, *FPU]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}")

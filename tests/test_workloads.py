@@ -40,6 +40,7 @@ TINY = {
     "pingpong": ["--round-trips", "5", "--trials", "2"],
     "loops": ["--iterations", "20", "--trials", "2"],
     "ring": ["--bytes", "4096", "--laps", "3", "--alone", "3", "--trials", "2"],
+    "fpu": ["--round-trips", "20", "--trials", "2"],
     "reference": ["--rung", "call", "--trials", "2", "--batch-us", "50"],
     "sleeper": ["--hogs", "1", "--wakes", "5", "--period-us", "500"],
     "worker": ["--workers", "2", "--duration-ms", "10"],

@@ -1,0 +1,143 @@
+"""Do vector registers make a switch dearer?  Ping-pong with clean and with filled registers (lab L39)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from .. import machine, placement, stats, workloads
+from ..errors import ParameterError
+from ..result import Result
+from .base import Instrument, Run, experiment
+
+TOLERANCE = (
+    0.02  # a block whose counted switches differ by more from two in a round trip is not what was meant
+)
+BASELINE, AGAIN = "integer", "integer_again"
+
+
+def summarise(result: Result) -> pd.DataFrame:
+    """One row per set of registers that was filled before each hand-over.
+
+    registers              integer (none), sse, avx, avx512 or neon
+    in_use_bytes           state that was not in its initial value, as the processor says; missing where it does not
+    image_bytes            what holds all the state that this kernel has switched on; missing where it is not known
+    switch_ns, switch_lo_ns, switch_hi_ns   (round trip - same calls alone) / counted switches: median, 95 % interval
+    extra_ns, extra_lo_ns, extra_hi_ns      what the registers add to it, paired by trial; missing for integer
+    floor_ns               what integer against integer differs by: smaller differences are not seen
+    seen                   extra stands clear of the floor, and its interval clear of zero
+    switches_per_round_trip   as the kernel counted them, both sides
+    trials
+    """
+    data = result.data
+    per_switch = pd.DataFrame(
+        {kind: _per_switch(part) for kind, part in data.groupby("registers", sort=False)}
+    )
+    again = stats.paired_difference(per_switch[AGAIN], per_switch[BASELINE])
+    floor = max(stats.noise_floor(per_switch[BASELINE]), abs(again.median))
+    rows = []
+    for kind in (kind for kind in per_switch.columns if kind != AGAIN):
+        exchange = data[(data.registers == kind) & (data.condition == "exchange")]
+        switch = stats.median_interval(per_switch[kind])
+        extra = stats.paired_difference(per_switch[kind], per_switch[BASELINE]) if kind != BASELINE else None
+        counted = (exchange.voluntary_switches + exchange.involuntary_switches) / exchange.round_trips
+        image = result.parameters["image_bytes"]
+        rows.append(
+            {
+                "registers": kind,
+                "in_use_bytes": float(exchange.in_use_bytes.median()),
+                "image_bytes": np.nan if image is None else float(image),
+                "switch_ns": switch.median,
+                "switch_lo_ns": switch.low,
+                "switch_hi_ns": switch.high,
+                "extra_ns": extra.median if extra else np.nan,
+                "extra_lo_ns": extra.low if extra else np.nan,
+                "extra_hi_ns": extra.high if extra else np.nan,
+                "floor_ns": floor,
+                "seen": extra is not None and stats.seen(extra, floor),
+                "switches_per_round_trip": float(counted.median()),
+                "trials": len(exchange),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _per_switch(part: pd.DataFrame) -> pd.Series:
+    """One value for each trial: what one counted switch took beyond its system calls, in ns."""
+    by_trial = part.pivot(index="trial", columns="condition")
+    counted = by_trial["voluntary_switches"]["exchange"] + by_trial["involuntary_switches"]["exchange"]
+    return (by_trial["elapsed_ns"]["exchange"] - by_trial["elapsed_ns"]["alone"]) / counted
+
+
+def instrument(survey: machine.Machine) -> Instrument:
+    """Wall clock and counted switches; x86 processors also say which state is in use."""
+    if survey.fact("cpu.arch").value == "x86_64":
+        return Instrument(
+            "clock, counted switches, and the processor's own account of its state (CPUID, XGETBV)"
+        )
+    return Instrument("clock and counted switches; this processor does not say which state is in use")
+
+
+@experiment("fpu.state", summarise=summarise, instrument=instrument)
+def state(run: Run, *, trials: int | None = None, round_trips: int | None = None) -> None:
+    """Pass a byte between two threads on one CPU, with vector registers filled before each hand-over.
+
+    trials       how often each set of registers is measured; the sets take turns, there and back
+    round_trips  in one block
+
+    Data: one row per block, condition alone (the same calls and fills in one thread) or exchange: registers
+    (integer_again is integer once more, for the noise), round_trips, elapsed_ns, voluntary_switches and
+    involuntary_switches of both sides, in_use_bytes.  The result's parameters hold image_bytes.
+    """
+    trials = run.choose(tiny=3, quick=60, full=200) if trials is None else trials
+    round_trips = run.choose(tiny=200, quick=1000, full=3000) if round_trips is None else round_trips
+    if trials < 1 or round_trips < 1:
+        raise ParameterError("trials and round_trips start at 1.", "Leave them out to use the profile's.")
+    home = placement.quiet_cpu()
+    run.parameters |= {"trials": trials, "round_trips": round_trips, "cpu": home, "image_bytes": None}
+
+    # In several programs, so that what one of them is lucky or unlucky with (its place in memory) varies.
+    programs = [len(part) for part in np.array_split(np.arange(trials), min(5, trials))]
+    first = 0
+    for count in run.each(programs, label=lambda count: f"{count} trials"):
+        arguments = ["--trials", str(count), "--round-trips", str(round_trips)]
+        with workloads.start("fpu", arguments, deadline_s=120) as fpu:
+            placement.pin(fpu.tids, [home])
+            image, *blocks = fpu.run()
+        run.parameters["image_bytes"] = image["bytes"] if image["bytes"] > 0 else None
+        run.add(
+            [
+                {
+                    "registers": block.text("registers"),
+                    "trial": first + block["trial"],
+                    "condition": block.text("condition"),
+                    "round_trips": block["round_trips"],
+                    "elapsed_ns": block["elapsed_ns"],
+                    "voluntary_switches": block["voluntary"],
+                    "involuntary_switches": block["involuntary"],
+                    "in_use_bytes": block["in_use_bytes"] if block["in_use_bytes"] >= 0 else np.nan,
+                }
+                for block in blocks
+            ]
+        )
+        first += count
+    _say_what_is_missing(run, pd.concat(run.rows))
+
+
+def _say_what_is_missing(run: Run, data: pd.DataFrame) -> None:
+    kinds = set(data.registers)
+    if kinds <= {BASELINE, AGAIN}:
+        run.note("missing", "This experiment knows no vector registers of this processor.")
+    if "neon" in kinds:
+        run.note(
+            "missing", "SVE was left out: the kernel may drop the upper part of its registers at a call."
+        )
+    if data.in_use_bytes.isna().all():
+        run.note("missing", "This processor does not say which part of its state is in use.")
+    exchange = data[data.condition == "exchange"]
+    counted = (exchange.voluntary_switches + exchange.involuntary_switches) / exchange.round_trips
+    off = int((abs(counted / 2 - 1) > TOLERANCE).sum())
+    if off > 0.05 * len(counted):
+        run.note(
+            "flag", f"In {off} of {len(counted)} blocks the kernel did not count two switches a round trip."
+        )
