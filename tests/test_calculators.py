@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sched_labs import calculators as c
-from sched_labs.errors import ParameterError
+from sched_labs import figures
+from sched_labs.errors import ParameterError, ResultError
 
 
 def test_formulas_by_hand() -> None:
@@ -67,7 +68,7 @@ WORKED_OUT = [
 def test_the_literature_against_its_own_numbers(
     claim: str, quantity: str, computed: float, verdict: str
 ) -> None:
-    rows = c.cases()
+    rows = c.statements().table()
     row = rows[(rows["claim"] == claim) & (rows["quantity"] == quantity)].iloc[0]
     assert row["computed"] == pytest.approx(computed, rel=0.005)
     assert row["verdict"] == verdict
@@ -120,3 +121,25 @@ def test_bad_input_is_refused() -> None:
 )
 def test_numbers_read_without_exponents(value: float, text: str) -> None:
     assert c.number(value) == text
+
+
+def test_statements_show_themselves_and_count_their_verdicts() -> None:
+    every = c.statements()
+    assert sum(every.counts().values()) == len(every.table())
+    assert all(count > 0 for count in every.counts().values())
+    some = c.statements("refill", "turn")
+    assert set(some.table()["calculator"]) == {"refill", "turn"}
+    html = some._repr_html_()
+    assert html.count('class="verdict holds"') == some.counts()[c.ADDS_UP]
+    assert "64,000" in html and "4,096" in html and "4,096" in repr(some)
+
+
+def test_the_figure_orders_statements_by_how_far_off_they_are() -> None:
+    rows = figures.arithmetic.frame(c.statements().table())
+    assert rows["said_over_computed"].is_monotonic_decreasing
+    assert rows.iloc[0]["said_over_computed"] > 1 > rows.iloc[-1]["said_over_computed"]
+    drawn = figures.arithmetic.draw(c.statements("refill").table())
+    assert "1 of 3 statements" in drawn.caption and "16 times too much" in drawn.caption
+    assert drawn.svg()
+    with pytest.raises(ResultError):
+        figures.arithmetic.draw(c.refill.table())

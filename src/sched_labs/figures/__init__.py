@@ -12,6 +12,7 @@ under `@draws("the.kind")`, imported here.
 from __future__ import annotations
 
 from . import (
+    arithmetic,
     axes,
     bandwidth,
     bursts,
@@ -20,6 +21,7 @@ from . import (
     convoy,
     fpu,
     histogram,
+    hops,
     loops,
     matrix,
     policies,
@@ -32,6 +34,7 @@ from . import (
     slices,
     style,
     throttle,
+    wakeplace,
     warmup,
     yielding,
 )
@@ -43,6 +46,7 @@ __all__ = [
     "Drawable",
     "Figure",
     "Prediction",
+    "arithmetic",
     "axes",
     "bandwidth",
     "bursts",
@@ -54,6 +58,7 @@ __all__ = [
     "draws",
     "fpu",
     "histogram",
+    "hops",
     "ladder",
     "loops",
     "matrix",
@@ -67,6 +72,7 @@ __all__ = [
     "slices",
     "style",
     "throttle",
+    "wakeplace",
     "warmup",
     "yielding",
 ]
