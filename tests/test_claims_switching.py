@@ -111,7 +111,36 @@ PROCESS_CASES: list[Case] = [
     ("000-104", UNKNOWN, USUAL, "no process of several threads"),
 ]  # fmt: skip
 
-CASES = [*LOCK_CASES, *PROCESS_CASES]
+
+def hop(by: str, time: float, kernel: float = 0.0, half: float = 0.1) -> Row:
+    row: Row = {"by": by}
+    for stem, value in (("ns{}_per_hop", time), ("kernel_switches{}_per_hop", kernel)):
+        for part, number in zip(("", "_lo", "_hi"), around(value, half), strict=True):
+            row[stem.format(part)] = number
+    return row
+
+
+HOP_CASES: list[Case] = [
+    ("004-039", HOLDS, [hop("stack", 3), hop("pipe", 3000, 1)], "a stack switch 3 ns"),
+    ("004-039", FAILS, [hop("stack", 3), hop("asyncio", 2000)], "a stack switch 3 ns, asyncio 2 µs"),
+    ("004-039", UNKNOWN, [hop("stack", 10)], "span 10 ns"),
+    ("004-039", UNKNOWN, [hop("pipe", 3000, 1)], "no coroutine"),
+    ("000-066", HOLDS, [hop("go_1", 150, 1)], "go_1: 1 kernel switches a hop"),
+    ("000-066", FAILS, [hop("go_1", 150, 0.001)], "go_1: 0.001 kernel"),
+    ("000-066", UNKNOWN, [hop("go_1", 150, 0.1)], "spans 0.1"),
+    ("000-066", UNKNOWN, [hop("stack", 3)], "did not measure 'go_1'"),
+    ("003-015", HOLDS, [hop("go_1", 150, 0.001)], "go_1: 0.001"),
+    ("003-015", FAILS, [hop("go_1", 150, 1)], "go_1: 1 kernel"),
+    ("003-015", UNKNOWN, [hop("go_1", 150, 0.1)], "spans 0.1"),
+    ("003-014", HOLDS, [hop("go_1", 150), hop("pipe", 3000)], "20.0 times (interval 16.4 to 24.4)"),
+    ("003-014", FAILS, [hop("go_1", 1500), hop("pipe", 3000)], "2.0 times"),
+    ("003-014", UNKNOWN, [hop("go_1", 430), hop("pipe", 3000)], "spans seven times"),
+    ("000-136", HOLDS, [hop("asyncio", 2000, 1)], "asyncio: 1 kernel"),
+    ("000-136", FAILS, [hop("asyncio", 2000, 0.0004)], "asyncio: 0.0004"),
+    ("000-136", UNKNOWN, [hop("asyncio", 2000, 0.1)], "spans 0.1"),
+]  # fmt: skip
+
+CASES = [*LOCK_CASES, *PROCESS_CASES, *HOP_CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)])

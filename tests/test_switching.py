@@ -15,10 +15,10 @@ from test_experiments import documented_columns, gone
 from sched_labs import experiments, figures, lock, switches, workloads
 from sched_labs.claims import judge
 from sched_labs.errors import ParameterError, ProbeError, WorkloadError
-from sched_labs.experiments import classify, convoy, languages
+from sched_labs.experiments import classify, convoy, hops, languages
 from sched_labs.result import Result, from_json
 
-KINDS = ["convoy.locks", "classify.processes"]
+KINDS = ["convoy.locks", "classify.processes", "hops.compared"]
 
 
 @pytest.fixture(scope="module")
@@ -263,3 +263,42 @@ def test_the_same_seed_starts_the_same_processes(tmp_path: Path, monkeypatch: py
 def test_impossible_sets_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ParameterError):
         classify.processes(profile="tiny", save=False, progress=False, **wrong)
+
+
+# ---- hops ----
+
+
+def test_hops_in_one_thread_need_no_kernel_and_hops_between_threads_do(
+    tiny: Callable[[str], Result],
+) -> None:
+    table = tiny("hops.compared").summary().set_index("by")
+    assert {"call", "stack", "ucontext", "asyncio", "pipe", "futex"} <= set(table.index)
+    assert (table.trials == 3).all()
+    for by in ("call", "stack", "asyncio"):
+        assert table.kernel_switches_per_hop[by] < 0.05
+    for by in ("pipe", "futex"):
+        assert table.kernel_switches_per_hop[by] == pytest.approx(1, abs=0.2)
+    assert table.times_stack["stack"] == 1
+
+
+def test_every_hop_is_counted(tiny: Callable[[str], Result]) -> None:
+    data = tiny("hops.compared").data
+    assert (data.hops > 0).all() and (data.hops % 2 == 0).all() and (data.elapsed_ns > 0).all()
+    assert (data.groupby("by").trial.nunique() == 3).all()
+
+
+def test_without_go_the_rest_runs_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (place,))
+    monkeypatch.setattr(languages, "missing", lambda *programs: programs[0])
+    run = hops.compared(profile="tiny", trials=1, hops=1000, save=False, progress=False)
+    assert any("go is not installed" in note.text for note in run.notes)
+    assert "go_1" not in set(run.data["by"])
+
+
+def test_impossible_hops_are_refused() -> None:
+    for wrong in ({"trials": 0}, {"hops": 10}):
+        with pytest.raises(ParameterError):
+            hops.compared(profile="tiny", save=False, progress=False, **wrong)

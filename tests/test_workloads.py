@@ -34,6 +34,7 @@ TINY = {
     ],
     "yielder": ["--yields", "20", "--trials", "2"],
     "convoy": ["--items", "320", "--budget-ms", "20"],
+    "hops": ["--trials", "1", "--hops", "1000"],
     "mystery": ["--duration-ms", "30"],
     "hogpair": ["--duration-ms", "20"],
     "periodic": ["--hogs", "1", "--wakes", "5", "--period-us", "1000"],

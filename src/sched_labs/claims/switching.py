@@ -7,6 +7,8 @@ import pandas as pd
 from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 
 QUEUE_ARTICLE = "an article on a slow blocking queue (001)"
+COROUTINE_ARTICLE = "an article on a web service with coroutines (004)"
+THREAD_COST_ARTICLE = "an article on the costs of threads (003)"
 FEW = 0.1  # switches for each item: nothing that happens at every item
 
 
@@ -179,7 +181,72 @@ def _leader_is_enough(table: pd.DataFrame) -> Verdict:
     return Verdict(FAILS if share.min() < 0.25 else HOLDS, reason)
 
 
+# ---- hops ----
+
+NAMES_OF_HOPS = {
+    "go_1": "a Go channel",
+    "stack": "a stack switch",
+    "greenlet": "greenlet",
+    "asyncio": "asyncio",
+}
+
+
+def _like_a_call(table: pd.DataFrame) -> Verdict:
+    ways = table[table["by"].isin(NAMES_OF_HOPS)]
+    if ways.empty:
+        raise CannotTell("This run measured no coroutine.")
+    said = ", ".join(f"{NAMES_OF_HOPS[str(way.by)]} {_short(way.ns_per_hop)}" for _, way in ways.iterrows())
+    if (ways.ns_lo_per_hop > 10).any():
+        return Verdict(FAILS, f"{said}.")
+    if (ways.ns_hi_per_hop <= 10).all():
+        return Verdict(HOLDS, f"{said}.")
+    raise CannotTell(f"The intervals span 10 ns: {said}.")
+
+
+def _short(value: float) -> str:
+    return ns(value) if value >= 100 else f"{value:.2g} ns"
+
+
+def _kernel_count(table: pd.DataFrame, by: str) -> tuple[float, float, str]:
+    way = _row(table, "by", by)
+    text = f"{by}: {_count(way.kernel_switches_per_hop)} kernel switches a hop"
+    return way.kernel_switches_lo_per_hop, way.kernel_switches_hi_per_hop, text
+
+
+def _kernel_sees(table: pd.DataFrame, by: str) -> Verdict:
+    least, most, text = _kernel_count(table, by)
+    if least >= FEW:
+        return Verdict(HOLDS, f"{text}.")
+    if most < FEW:
+        return Verdict(FAILS, f"{text}.")
+    raise CannotTell(f"The interval spans {FEW}: {text}.")
+
+
+def _goroutines_avoid_it(table: pd.DataFrame) -> Verdict:
+    least, most, text = _kernel_count(table, "go_1")
+    if most < FEW:
+        return Verdict(HOLDS, f"{text}.")
+    if least >= FEW:
+        return Verdict(FAILS, f"{text}.")
+    raise CannotTell(f"The interval spans {FEW}: {text}.")
+
+
+def _channels_and_pipes(table: pd.DataFrame) -> Verdict:
+    channel, pipe = _row(table, "by", "go_1"), _row(table, "by", "pipe")
+    least, most = pipe.ns_lo_per_hop / channel.ns_hi_per_hop, pipe.ns_hi_per_hop / channel.ns_lo_per_hop
+    text = (
+        f"pipe {ns(pipe.ns_per_hop)}, channel {_short(channel.ns_per_hop)}: "
+        f"{pipe.ns_per_hop / channel.ns_per_hop:.1f} times (interval {least:.1f} to {most:.1f})"
+    )
+    if least >= 7:
+        return Verdict(HOLDS, f"{text}.")
+    if most < 7:
+        return Verdict(FAILS, f"{text}.")
+    raise CannotTell(f"The interval spans seven times: {text}.")
+
+
 LOCKS = "convoy.locks"
+HOPS = "hops.compared"
 PROCESSES = "classify.processes"
 CLAIMS = [
     Claim("001-007", "A queue with a fair lock takes about one context switch for every item.", QUEUE_ARTICLE,
@@ -202,4 +269,14 @@ CLAIMS = [
           "preempted, both high means both.", WEB_COURSE, PROCESSES, _ratio_tells),
     Claim("000-104", "pidstat -w shows how often a process is switched.", WEB_COURSE, PROCESSES,
           _leader_is_enough),
+    Claim("004-039", "Switching between coroutines is like a function call, a few nanoseconds.",
+          COROUTINE_ARTICLE, HOPS, _like_a_call),
+    Claim("000-066", "Switching between goroutines shows up in the kernel's switch rate.", WEB_COURSE, HOPS,
+          lambda table: _kernel_sees(table, "go_1")),
+    Claim("003-015", "Goroutines hand over without a switch in the kernel.", THREAD_COST_ARTICLE, HOPS,
+          _goroutines_avoid_it),
+    Claim("003-014", "Go's channels hand over at least seven times as fast as pipes.", THREAD_COST_ARTICLE, HOPS,
+          _channels_and_pipes),
+    Claim("000-136", "await asyncio.sleep(0) makes a switch in the kernel.", WEB_COURSE, HOPS,
+          lambda table: _kernel_sees(table, "asyncio")),
 ]  # fmt: skip

@@ -20,6 +20,7 @@ MODULES = {
     "yielding.semantics": "yielding",
     "runqlat.histogram": "runqlat",
     "attribution.waits": "attribution",
+    "observer.cost": "observer",
     "sleeper.among_hogs": "sleeper",
     "reference.costs": "reference",
     "fpu.state": "fpu",
@@ -31,7 +32,10 @@ MODULES = {
     "policies.hog": "policies",
     "policies.admission": "policies",
     "convoy.locks": "convoy",
+    "hops.compared": "hops",
     "classify.processes": "classify",
+    "wakeplace.sweep": "wakeplace",
+    "ticks.gaps": "ticks",
 }
 
 

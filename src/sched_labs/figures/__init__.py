@@ -34,6 +34,7 @@ from . import (
     slices,
     style,
     throttle,
+    ticks,
     wakeplace,
     warmup,
     yielding,
@@ -75,4 +76,5 @@ __all__ = [
     "wakeplace",
     "warmup",
     "yielding",
+    "ticks",
 ]
