@@ -177,7 +177,7 @@ CLAIMS = [
           "yielding.semantics", _yield_always_switches),
     Claim("000-115", "Fifty times more involuntary than voluntary switches prove that threads are preempted.",
           WEB_COURSE, "yielding.semantics", _involuntary_is_preempted),
-    Claim("002-042", "A SCHED_FIFO thread keeps its CPU until it blocks or a higher priority arrives.",
+    Claim("fifo-yield", "A SCHED_FIFO thread keeps its CPU until it blocks or a higher priority arrives.",
           "a web course on scheduler latency (002), no reference given", "yielding.semantics",
           _fifo_until_it_blocks),
 ]  # fmt: skip

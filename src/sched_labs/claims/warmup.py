@@ -7,6 +7,11 @@ import pandas as pd
 from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
 
 
+def _thorough(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the partner that touches most: the curve, without the rest of the grid."""
+    return table[table.partner_bytes == table.partner_bytes.max()]
+
+
 def _seen(table: pd.DataFrame, access: str = "random") -> pd.DataFrame:
     found = table[(table.access == access) & table.seen & (table.extra_ns > 0)]
     if found.empty:
@@ -78,7 +83,7 @@ def _sequential_shows_it(table: pd.DataFrame) -> Verdict:
 
 
 def _grows_for_ever(table: pd.DataFrame) -> Verdict:
-    found = table[table.access == "random"].sort_values("working_set_bytes")
+    found = _thorough(table[table.access == "random"]).sort_values("working_set_bytes")
     if len(found) < 3:
         raise CannotTell("Three working sets are needed to see a bend.")
     peak, last = _peak(found), found.iloc[-1]
@@ -96,7 +101,7 @@ def _grows_for_ever(table: pd.DataFrame) -> Verdict:
 
 
 def _kernel_evicts(table: pd.DataFrame) -> Verdict:
-    found = _seen(table)
+    found = _seen(_thorough(table))
     peak = _peak(found)
     if pd.isna(peak.kernel_extra_ns):
         raise CannotTell("This run has no switches to a partner that touches nothing.")
@@ -109,6 +114,81 @@ def _kernel_evicts(table: pd.DataFrame) -> Verdict:
     if peak.kernel_extra_ns < 0.5 * peak.extra_lo_ns:
         return Verdict(FAILS, reason)
     raise CannotTell(f"The interval does not tell them apart: {reason}")
+
+
+def _256_kib_in_240_us(table: pd.DataFrame) -> Verdict:
+    found = table[(table.access == "random") & (table.working_set_bytes == 256 << 10)]
+    if found.empty:
+        raise CannotTell("This run did not walk 256 KiB at random.")
+    found = found.sort_values("partner_bytes")
+    reason = (
+        "; ".join(
+            f"{ns(row.extra_ns)} after a partner of {size(row.partner_bytes)}" for _, row in found.iterrows()
+        )
+        + "."
+    )
+    # "240 µs" is taken as within a factor of two.
+    if ((found.extra_lo_ns >= 120_000) & (found.extra_hi_ns <= 480_000)).all():
+        return Verdict(HOLDS, reason)
+    if ((found.extra_hi_ns < 120_000) | (found.extra_lo_ns > 480_000)).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"An interval spans a limit: {reason}")
+
+
+def _2_mib_in_first_level(table: pd.DataFrame) -> Verdict:
+    found = table[(table.access == "random") & table.working_set_bytes.isin([16 << 10, 2 << 20])]
+    found = found.drop_duplicates("working_set_bytes").set_index("working_set_bytes")
+    if len(found) < 2:
+        raise CannotTell("This run did not walk both 16 KiB and 2 MiB at random.")
+    near, far = found.loc[16 << 10], found.loc[2 << 20]
+    reason = (
+        f"a line takes {near.alone_ns_per_line:.3g} ns in 16 KiB and {far.alone_ns_per_line:.3g} ns in 2 MiB."
+    )
+    low, high = (1 - far.floor_ns / far.alone_ns), (1 + near.floor_ns / near.alone_ns)
+    if far.alone_ns_per_line * low > 2 * near.alone_ns_per_line * high:
+        return Verdict(FAILS, reason)
+    if far.alone_ns_per_line * (2 - low) < 1.5 * near.alone_ns_per_line * (2 - high):
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The noise does not tell them apart: {reason}")
+
+
+def _past_the_last_level(table: pd.DataFrame) -> Verdict:
+    found = _thorough(table[table.access == "random"])
+    past, before = found[found.past_last_level], found[~found.past_last_level]
+    if past.empty or before.empty:
+        raise CannotTell("This run has no set past the last-level cache, or does not know that cache.")
+    last = past.sort_values("working_set_bytes").iloc[-1]
+    peak = before.assign(share=before.extra_ns / before.alone_ns).sort_values("share").iloc[-1]
+    if not peak.seen:
+        raise CannotTell("No smaller set shows a warm-up that stands clear of the noise floor.")
+    reason = (
+        f"a walk takes {last.extra_ns / last.alone_ns:+.0%} after a switch at "
+        f"{size(last.working_set_bytes)}, "
+        f"{peak.share:+.0%} at {size(peak.working_set_bytes)}."
+    )
+    if last.extra_lo_ns / last.alone_ns > peak.extra_hi_ns / peak.alone_ns:
+        return Verdict(HOLDS, reason)
+    if last.extra_hi_ns / last.alone_ns < peak.extra_lo_ns / peak.alone_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _seven_times_direct(table: pd.DataFrame) -> Verdict:
+    found = table[(table.access == "random") & (table.direct_lo_ns > 0)]
+    if found.empty:
+        raise CannotTell("This run has no random walk with a direct cost beside it.")
+    least = (found.extra_lo_ns / found.direct_hi_ns).max()
+    most = (found[["extra_hi_ns", "floor_ns"]].max(axis=1) / found.direct_lo_ns).max()
+    top = found.assign(ratio=found.extra_ns / found.direct_ns).sort_values("ratio").iloc[-1]
+    reason = (
+        f"at most {top.ratio:.2g} times the direct cost, at {size(top.working_set_bytes)} with a partner of "
+        f"{size(top.partner_bytes)}; 30 % against 4 % takes 7.5 times."
+    )
+    if least > 7.5:
+        return Verdict(HOLDS, reason)
+    if most < 7.5:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span 7.5 times: {reason}")
 
 
 def _first_10k_miss(table: pd.DataFrame) -> Verdict:
@@ -222,6 +302,14 @@ CLAIMS = [
           _grows_for_ever),
     Claim("000-028", "After a switch nothing of the thread's data is left in its near cache.", WEB_COURSE,
           "warmup.sweep", _kernel_evicts),
+    Claim("000-037", "Warming a working set of 256 KiB up again takes 240 µs.", WEB_COURSE, "warmup.sweep",
+          _256_kib_in_240_us),
+    Claim("000-054", "Without switches, a walk over 2 MiB hits the first-level cache.", WEB_COURSE,
+          "warmup.sweep", _2_mib_in_first_level),
+    Claim("000-057", "A set past the last-level cache loses the largest part of its speed to a switch.",
+          WEB_COURSE, "warmup.sweep", _past_the_last_level),
+    Claim("000-009", "A service that spends 4 % of its time on switches can lose 30 % to warm-up.",
+          WEB_COURSE, "warmup.sweep", _seven_times_direct),
     Claim("000-025", "The first 10,000 accesses after a switch all miss the near cache.", WEB_COURSE,
           "recovery.curve", _first_10k_miss),
     Claim("000-040", "Warming up after a switch takes 50 to 500 µs.", WEB_COURSE, "recovery.curve",

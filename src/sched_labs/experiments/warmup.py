@@ -8,6 +8,7 @@ instead of sequential is needed because hardware prefetch hides the sequential c
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,11 +17,17 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError, WorkloadError
 from ..result import Result
+from . import memory
 from .base import Instrument, Run, experiment
+from .memory import KIB, MIB
+from .memory import available as _available
+from .memory import size_text as _size
 
-KIB, MIB = 1 << 10, 1 << 20
 ACCESS = ("random", "sequential")
 BETWEEN = ("processes", "threads")
+SHARING = ("private", "shared")
+# A sweep of its own sizes stops before it takes longer, and says so; a slow memory makes large sets slow.
+LONGEST_S = {"tiny": 10.0, "quick": 20.0, "full": 600.0}
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -34,10 +41,12 @@ def summarise(result: Result) -> pd.DataFrame:
     seen                          extra stands clear of the floor, and its interval clear of zero
     kernel_extra_ns               the same when the partner touches nothing: what the kernel displaced
     alone_ns_per_line             alone_ns per cache line: which level of the hierarchy holds the set
+    past_last_level               the set is larger than the last-level cache; false where that is unknown
     direct_ns, direct_lo_ns, direct_hi_ns   half of (hand over and back - same calls alone), partner idle
     trials
     """
     line = int(result.parameters["line_bytes"])
+    last = max(int(result.machine.get(f"{level}_bytes") or 0) for level in ("l1d", "l2", "l3"))
     medians = (
         result.data.groupby(
             ["access", "working_set_bytes", "condition", "partner_bytes", "trial"], sort=False, observed=True
@@ -72,6 +81,7 @@ def summarise(result: Result) -> pd.DataFrame:
                     "seen": stats.seen(extra, floor),
                     "kernel_extra_ns": kernel.median if kernel else np.nan,
                     "alone_ns_per_line": float(alone.pass_ns.median()) / (size // line),
+                    "past_last_level": size > last > 0,
                     "direct_ns": direct.median if direct else np.nan,
                     "direct_lo_ns": direct.low if direct else np.nan,
                     "direct_hi_ns": direct.high if direct else np.nan,
@@ -99,37 +109,32 @@ def instrument(survey: machine.Machine) -> Instrument:
 
 
 def default_working_sets(profile: str, survey: machine.Machine) -> list[int]:
-    """Sizes from 4 KiB to past the second-level cache (full: past the last level).
+    """Sizes from 4 KiB to past the last-level cache; tiny stops far below it.
 
     Nothing above an eighth of the available memory, and quick stops at 64 MiB.
     """
-    caches = [
-        cache.size_bytes for cache in survey.caches(placement.quiet_cpu()) if cache.kind != "instruction"
-    ]
-    levels = sorted(caches) or [32 * KIB, MIB, 32 * MIB]
-    second = levels[1] if len(levels) > 1 else 8 * levels[0]
-    last = levels[-1]
-    available = _available(survey) or 512 * MIB
+    second, last = memory.second_level(survey), memory.caches(survey)[-1]
+    available = _available(survey) or memory.UNKNOWN_AVAILABLE
     most = min(
-        {"tiny": second // 4, "quick": min(8 * second, 64 * MIB), "full": 4 * last}[profile], available // 8
+        {"tiny": second // 4, "quick": min(2 * last, 64 * MIB), "full": 4 * last}[profile], available // 8
     )
+    # In quick the steps are wide where a walk takes long, beyond four second-level caches.
+    wide = {"tiny": 0, "quick": 4 * second, "full": 16 * second}[profile]
     sizes, size = [], 4 * KIB
     while size <= most:
         sizes.append(size)
-        size *= 4 if profile == "tiny" or size < 16 * KIB else 2
+        size *= 4 if size < 16 * KIB or size >= wide else 2
     return sizes
 
 
-def _available(survey: machine.Machine) -> int | None:
-    """Bytes this process may still use: what the machine has free, and no more than its cgroup allows."""
-    known = [survey.fact(key).value for key in ("memory.available_bytes", "cgroup.memory_limit_bytes")]
-    return min((value for value in known if isinstance(value, int)), default=None)
-
-
-def default_partner(survey: machine.Machine) -> int:
-    """Four times the second-level cache: enough to displace everything a core keeps to itself."""
-    second = [cache.size_bytes for cache in survey.caches(placement.quiet_cpu()) if cache.level == 2]
-    return 4 * second[0] if second else 4 * MIB
+def default_grid(profile: str, survey: machine.Machine) -> list[int]:
+    """Further partners: as large as the first-level cache, a quarter of the second, the second, and four."""
+    if profile == "tiny":
+        return []
+    first, second = memory.caches(survey)[0], memory.second_level(survey)
+    thorough = memory.thorough_partner(profile, survey)
+    sizes = {memory.down_to_power(size) for size in (first, second / 4, second, 4 * second)}
+    return sorted(size for size in sizes if size < thorough)
 
 
 @experiment("warmup.sweep", summarise=summarise, instrument=instrument)
@@ -138,55 +143,103 @@ def sweep(
     *,
     working_sets_bytes: Sequence[int] | None = None,
     partner_bytes: int | None = None,
+    grid_partners_bytes: Sequence[int] | None = None,
     access: Sequence[str] = ACCESS,
     between: str = "processes",
+    sharing: str = "private",
     trials: int | None = None,
     seed: int = 1,
 ) -> None:
-    """Walk a working set alone and just after a switch, for a sweep of working sets.
+    """Walk a working set alone and just after a switch, for a sweep of working sets and partners.
 
-    working_sets_bytes  what the victim walks; default: from 4 KiB to past the second-level cache
-    partner_bytes       what the partner touches before it hands back; default: four second-level caches
+    working_sets_bytes  what the victim walks; default: from 4 KiB to past the last-level cache
+    partner_bytes       what the partner touches before it hands back; default: twice the last-level cache,
+                        at most 64 MiB in quick, so that nothing of the victim's set is left in any cache
+    grid_partners_bytes further partners, all smaller, for the random walk: the grid of victim and partner;
+                        quick takes it for sets below four second-level caches; give [] for none
     access              of random, sequential: the order of the victim's walk
     between             processes or threads
+    sharing             private: the partner touches memory of its own; shared: it touches the victim's set,
+                        again and again, until it has made as many touches
     trials              how often each size is measured; within a trial the conditions take turns, and their
-                        order turns round from trial to trial
+                        order turns round from trial to trial; sets beyond four second-level caches, whose
+                        walk is long, get five ninths of them
     seed                of the random order
 
     Data: one row per pass: pass_ns (one walk over the set), away_ns (from the end of the pass before to its
     start: hand-over, partner and hand-back, or the same system calls alone), condition alone or after_switch,
-    and partner_bytes (0 with after_switch: the partner handed back at once).
+    and partner_bytes (0 with after_switch: the partner handed back at once).  All sets lie in the machine's
+    smallest pages (huge_pages in the parameters), so the cost of address translation is part of a pass.
     """
     survey = machine.survey()
-    sizes = list(working_sets_bytes or default_working_sets(run.profile, survey))
-    partner = default_partner(survey) if partner_bytes is None else int(partner_bytes)
+    own = working_sets_bytes is None
+    sizes = (
+        default_working_sets(run.profile, survey) if working_sets_bytes is None else list(working_sets_bytes)
+    )
+    thorough = memory.thorough_partner(run.profile, survey)
+    partner = thorough if partner_bytes is None else partner_bytes
+    if grid_partners_bytes is None:
+        grid = [size for size in default_grid(run.profile, survey) if own and size < partner]
+    else:
+        grid = sorted(set(grid_partners_bytes))
     trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials
     line = survey.line_bytes
     _check(sizes, partner, access, between, trials, line, survey)
+    if sharing not in SHARING:
+        raise ParameterError(f"sharing does not take {sharing!r}.", f"Give one of: {', '.join(SHARING)}.")
+    if grid and not 0 < grid[0] <= grid[-1] < partner:
+        raise ParameterError(
+            "The grid's partners must be larger than nothing and smaller than partner_bytes.",
+            f"Choose sizes below {_size(partner)}.",
+        )
     home = placement.quiet_cpu()
     run.parameters |= {
         "working_sets_bytes": sizes,
         "partner_bytes": partner,
+        "grid_partners_bytes": grid,
         "trials": trials,
         "line_bytes": line,
+        "huge_pages": False,
         "cpu": home,
     }
 
     disturbed: list[bool] = []
     block_ns = run.choose(tiny=2_000_000, quick=12_000_000, full=30_000_000)
+    start, last_s = time.monotonic(), dict.fromkeys(access, 0.0)
+    four = 4 * memory.second_level(survey)
+    most_of_grid = four - 1 if own and run.profile == "quick" else max(sizes)
+    left_out: list[str] = []
     for order, size in run.each(
-        [(order, size) for order in access for size in sizes], label=lambda p: f"{p[0]}, {_size(p[1])}"
+        [(order, size) for size in sizes for order in access], label=lambda p: f"{p[0]}, {_size(p[1])}"
     ):
-        # About 10 ns a line as a first guess; a block then lasts about block_ns, with at least three passes.
-        passes = int(np.clip(block_ns // (10 * size // line + partner // line + 10_000), 3, 24))
+        # The next size takes about as much longer as it is larger.
+        expected_s = time.monotonic() - start + 4 * last_s[order]
+        if own and size > sizes[0] and expected_s > LONGEST_S[run.profile]:
+            left_out.append(f"{_size(size)} {order}")
+            continue
+        began = time.monotonic()
+        # A guess at ns per line, so that a block lasts about block_ns.  A walk beyond the near caches is long
+        # in itself: it needs no repetition to be timed, and fewer trials.
+        guess = (10 if size < four else 40) * (size // line) + 4 * (partner // line) + 10_000
+        passes = int(np.clip(block_ns // guess, 3 if size <= four else 1, 24))
+        of_this = trials if size <= four else max(3, trials * 5 // 9)
+        partners = [0, *(grid if order == "random" and size <= most_of_grid else []), partner]
         arguments = ["--working-set", str(size), "--line", str(line), "--access", order, "--seed", str(seed),
-                     "--partner", "0", "--partner", str(partner), "--between", between,
-                     "--passes", str(passes), "--trials", str(trials)]  # fmt: skip
+                     *(word for touched in partners for word in ("--partner", str(touched))),
+                     "--between", between, "--sharing", sharing,
+                     "--passes", str(passes), "--trials", str(of_this)]  # fmt: skip
         with workloads.start("chase", arguments, deadline_s=120) as chase:
             placement.pin(chase.tids, [home])
             passes_seen, blocks = _passes(chase, order, size)
         run.add(passes_seen)
         disturbed += blocks
+        last_s[order] = time.monotonic() - began
+    if left_out:
+        run.note(
+            "missing",
+            f"Walks as large as this took long on this machine; left out: {', '.join(left_out)}. "
+            "The full profile takes the time.",
+        )
     _check_baseline(run)
     if sum(disturbed) > 0.05 * len(disturbed):
         run.note(
@@ -227,7 +280,7 @@ def _passes(chase: workloads.Workload, access: str, size: int) -> tuple[pd.DataF
 
 
 def _check(
-    sizes: list[int], partner: int, access: Sequence[str], between: str, trials: int, line: int,
+    sizes: Sequence[int], partner: int, access: Sequence[str], between: str, trials: int, line: int,
     survey: machine.Machine,
 ) -> None:  # fmt: skip
     if isinstance(access, str) or not access or any(order not in ACCESS for order in access):
@@ -242,13 +295,7 @@ def _check(
         raise ParameterError(
             "The partner must touch at least one byte.", "Leave partner_bytes out for the default."
         )
-    available = _available(survey)
-    if available and max(sizes) + partner > available // 2:
-        raise ParameterError(
-            f"A working set of {_size(max(sizes))} and a partner of {_size(partner)} need more than half "
-            f"of the memory that is available ({_size(available)}).",
-            "Choose smaller ones: a machine that swaps measures its disk.",
-        )
+    memory.check_room(max(sizes), partner, survey)
 
 
 def _check_baseline(run: Run) -> None:
@@ -264,12 +311,3 @@ def _check_baseline(run: Run) -> None:
                     f"{order}: a pass over {_size(4 * size)} takes less than twice as long as one over "
                     f"{_size(size)}; this baseline cannot be trusted.",
                 )
-
-
-def _size(size: float) -> str:
-    """4096 -> "4 KiB"."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            return f"{size:.0f} {unit}" if size == int(size) else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError("unreachable")

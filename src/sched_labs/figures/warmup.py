@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
+from ..errors import ResultError
 from . import axes, style
 from .base import (
     Drawable,
@@ -375,4 +377,101 @@ def _alt(result: Drawable, table: pd.DataFrame) -> str:
     known = axes.caches(result.machine)
     if known:
         parts.append(f"Caches of this machine: {', '.join(known)}.")
+    return " ".join(parts)
+
+
+def grid_frame(result: Drawable) -> pd.DataFrame:
+    """What the grid shows, one row per partner and working set with random access, smallest first.
+
+    - partner_bytes: what the other thread touches in between
+    - working_set_bytes: what the measured thread touches in a pass
+    - extra_ns: how much longer a pass takes after a switch
+    - seen: whether the extra stands clear of the floor and its interval clear of zero
+
+    Raises ResultError when fewer than two partners were measured.
+    """
+    names = ("access", "partner_bytes", "working_set_bytes", "extra_ns", "seen")
+    table = columns(result.summary(), names, "The summary of this warm-up sweep")
+    table = table[(table["access"] == "random") & (table["partner_bytes"] > 0)].drop(columns="access")
+    if table["partner_bytes"].nunique() < 2:
+        raise ResultError(
+            "This sweep has one partner only: there is no grid to draw.",
+            "Run it in the quick profile, or give grid_partners_bytes.",
+        )
+    # Only sets that met every partner.
+    complete = table.groupby("working_set_bytes")["partner_bytes"].transform("nunique")
+    table = table[complete == table["partner_bytes"].nunique()]
+    return table.sort_values(["partner_bytes", "working_set_bytes"], ignore_index=True)
+
+
+def grid(result: Drawable) -> Figure:
+    """Draw victim against partner: the darker a field, the more a switch cost the victim.
+
+    Raises ResultError for a sweep with fewer than two partners.
+    """
+    table = grid_frame(result)
+    victims, partners = sorted(set(table["working_set_bytes"])), sorted(set(table["partner_bytes"]))
+    seen = table[table["seen"].astype(bool) & (table["extra_ns"] > 0)]
+    low, high = (seen["extra_ns"].min(), seen["extra_ns"].max()) if len(seen) else (1.0, 10.0)
+    span = math.log(high / low) or 1.0
+    with style.drawing():
+        drawing = canvas(90 + 34 * len(partners))
+        ax = drawing.add_subplot()
+        for row in each(table):
+            x, y = victims.index(row.working_set_bytes), partners.index(row.partner_bytes)
+            clear = bool(row.seen) and row.extra_ns > 0
+            share = math.log(row.extra_ns / low) / span if clear else 0.0
+            ax.add_patch(
+                Rectangle(
+                    (x - 0.5, y - 0.5), 1, 1, linewidth=0, zorder=1,
+                    facecolor=style.colour(style.WARMUP if clear else style.FLOOR),
+                    alpha=0.12 + 0.6 * share if clear else 1.0,
+                )
+            )  # fmt: skip
+            text = axes.number_text(row.extra_ns / 1000, 2) if clear else "·"
+            ax.text(x, y, text, ha="center", va="center", fontsize=style.SMALL, zorder=2)
+        ax.set_xlim(-0.5, len(victims) - 0.5)
+        ax.set_ylim(-0.5, len(partners) - 0.5)
+        ax.set_xticks(range(len(victims)), [axes.size_text(size).replace(" ", "\n") for size in victims])
+        ax.set_yticks(range(len(partners)), [axes.size_text(size) for size in partners])
+        ax.tick_params(length=0)
+        ax.grid(visible=False)
+        for spine in ax.spines.values():
+            spine.set_visible(False)
+        ax.set_xlabel("working set of the thread")
+        ax.set_ylabel("touched in between")
+        ax.set_title("µs more for a walk after the switch (·: no difference seen)")
+    return Figure(
+        drawing,
+        KIND,
+        alt=_grid_alt(table),
+        caption=_grid_caption(table),
+        provenance=provenance(result, None),
+        data=table,
+        title="Warm-up by working set and by what was touched in between",
+    )
+
+
+def _grid_caption(table: pd.DataFrame) -> str:
+    seen = table[table["seen"].astype(bool) & (table["extra_ns"] > 0)]
+    if seen.empty:
+        return "No field stands clear of the noise."
+    least, *_, most = each(seen.sort_values("extra_ns").iloc[[0, -1]])
+
+    def said(row: Any) -> str:
+        set_size, partner = axes.size_text(row.working_set_bytes), axes.size_text(row.partner_bytes)
+        return f"{axes.time_text(row.extra_ns)} with {set_size} and a partner of {partner}"
+
+    return f"One switch costs from {said(least)} to {said(most)}: it depends on both sets."
+
+
+def _grid_alt(table: pd.DataFrame) -> str:
+    parts = ["Grid of the warm-up after a switch, by working set and by what the partner touched."]
+    for partner, rows in table.groupby("partner_bytes", sort=True):
+        said = ", ".join(
+            f"{axes.size_text(row.working_set_bytes)} "
+            f"{axes.time_text(row.extra_ns) if row.seen else 'no difference seen'}"
+            for row in each(rows)
+        )
+        parts.append(f"Partner of {axes.size_text(float(str(partner)))}: {said}.")
     return " ".join(parts)

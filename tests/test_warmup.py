@@ -1,0 +1,148 @@
+"""The warm-up sweep's grid of victim and partner, shared sets, its sizes and its limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from sched_labs import figures, lock, machine, workloads
+from sched_labs.errors import ParameterError, ResultError
+from sched_labs.experiments import find, memory, warmup
+from sched_labs.result import Result
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
+
+
+def measured(**parameters: Any) -> Result:
+    given: dict[str, Any] = {"working_sets_bytes": [8 * KIB, 16 * KIB], "partner_bytes": 256 * KIB}
+    return warmup.sweep(profile="tiny", save=False, progress=False, **given | parameters)
+
+
+def test_the_grid_is_measured_with_the_random_walk() -> None:
+    result = measured(grid_partners_bytes=[64 * KIB, 4 * KIB])
+    partners = result.summary().groupby("access").partner_bytes.unique().map(sorted)
+    assert partners["random"] == [4 * KIB, 64 * KIB, 256 * KIB]
+    assert partners["sequential"] == [256 * KIB]
+    assert result.parameters["grid_partners_bytes"] == [4 * KIB, 64 * KIB]
+    curve = result.plot().data
+    assert set(curve.partner_bytes) == {256 * KIB}
+    grid = figures.warmup.grid(result)
+    assert len(grid.data) == 6 and grid.caption.endswith(".")
+    assert "Partner of 4 KiB: 8 KiB" in grid.alt and "<svg" in grid.svg()
+
+
+def test_without_a_grid_there_is_nothing_to_draw() -> None:
+    with pytest.raises(ResultError, match="one partner only"):
+        figures.warmup.grid(measured())
+
+
+def test_the_grid_says_what_it_shows() -> None:
+    rows = [
+        {
+            "access": "random", "working_set_bytes": size, "partner_bytes": partner, "extra_ns": extra,
+            "seen": extra > 0,
+        }
+        for size, partner, extra in (
+            (4 * KIB, 4 * KIB, 0.0), (MIB, 4 * KIB, 500.0), (4 * KIB, MIB, 900.0), (MIB, MIB, 60_000.0),
+            (64 * MIB, MIB, 10.0),
+        )
+    ]  # fmt: skip
+
+    class Made(Result):
+        def summary(self) -> pd.DataFrame:
+            return pd.DataFrame(rows)
+
+    grid = figures.warmup.grid(Made("warmup.sweep", pd.DataFrame(), {}, {}))
+    assert grid.caption == (
+        "One switch costs from 500 ns with 1 MiB and a partner of 4 KiB to 60 µs with 1 MiB and a partner of "
+        "1 MiB: it depends on both sets."
+    )
+    assert set(grid.data.working_set_bytes) == {4 * KIB, MIB}  # only sets that met every partner
+    assert "4 KiB no difference seen" in grid.alt
+
+
+@pytest.mark.parametrize("between", warmup.BETWEEN)
+def test_a_shared_set_and_threads_give_the_same_table(between: str) -> None:
+    result = measured(sharing="shared", between=between, access=["random"])
+    assert result.summary().working_set_bytes.tolist() == [8 * KIB, 16 * KIB]
+    assert result.parameters["sharing"] == "shared" and result.parameters["huge_pages"] is False
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"sharing": "lent"}, "'lent'"),
+        ({"grid_partners_bytes": [MIB], "partner_bytes": MIB}, "smaller than partner_bytes"),
+        ({"grid_partners_bytes": [0]}, "larger than nothing"),
+    ],
+)
+def test_bad_parameters_are_named_before_anything_runs(
+    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
+    with pytest.raises(ParameterError, match=said):
+        find("warmup")(progress=False, save=False, **parameters)
+
+
+class Small:
+    """A machine with 48 KiB, 1 MiB and 32 MiB of caches, and so much memory."""
+
+    def __init__(self, available: int, caches: tuple[int, ...] = (48 * KIB, MIB, 32 * MIB)) -> None:
+        self.available, self.sizes, self.cpus_allowed = available, caches, (0,)
+
+    def fact(self, key: str) -> Any:
+        value = self.available if key == "memory.available_bytes" else None
+        return type("Fact", (), {"value": value})
+
+    def caches(self, cpu: int) -> list[Any]:
+        return [
+            type("Cache", (), {"size_bytes": size, "kind": "data", "level": level + 1})
+            for level, size in enumerate(self.sizes)
+        ]
+
+
+def test_quick_goes_past_the_last_level_and_no_further_than_64_mib() -> None:
+    large: Any = Small(64 << 30)
+    sizes = warmup.default_working_sets("quick", large)
+    assert sizes[0] == 4 * KIB and sizes[-1] == 64 * MIB and sizes == sorted(set(sizes))
+    assert memory.thorough_partner("quick", large) == 64 * MIB
+    assert warmup.default_grid("quick", large) == [32 * KIB, 256 * KIB, MIB, 4 * MIB]
+    assert max(warmup.default_working_sets("full", large)) > 32 * MIB
+    assert memory.thorough_partner("full", Small(64 << 30, (32 * KIB, MIB, 256 * MIB))) == 512 * MIB  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("profile", ["tiny", "quick", "full"])
+def test_nothing_takes_more_than_an_eighth_of_a_small_memory(profile: str) -> None:
+    small: Any = Small(64 * MIB)
+    assert max(warmup.default_working_sets(profile, small)) <= 8 * MIB
+    assert memory.thorough_partner(profile, small) <= 8 * MIB
+    assert all(size < memory.thorough_partner(profile, small) for size in warmup.default_grid(profile, small))
+
+
+def test_a_machine_without_described_caches_gets_typical_ones() -> None:
+    unknown: Any = Small(1 << 30, ())
+    assert memory.caches(unknown) == [32 * KIB, MIB, 32 * MIB]
+    assert memory.second_level(Small(1 << 30, (32 * KIB,))) == 256 * KIB  # type: ignore[arg-type]
+
+
+def test_slow_memory_leaves_the_largest_sets_out_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warmup, "LONGEST_S", dict.fromkeys(warmup.LONGEST_S, 1e-9))
+    sizes = warmup.default_working_sets("tiny", machine.survey())
+    result = warmup.sweep(profile="tiny", save=False, progress=False, access=["random"])
+    assert set(result.data.working_set_bytes) == set(sizes[:1])
+    (note,) = [note for note in result.notes if note.level == "missing"]
+    assert all(memory.size_text(size) in note.text for size in sizes[1:])
+
+
+def test_what_the_reader_asked_for_is_never_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warmup, "LONGEST_S", dict.fromkeys(warmup.LONGEST_S, 1e-9))
+    assert measured(access=["random"]).summary().working_set_bytes.tolist() == [8 * KIB, 16 * KIB]
