@@ -7,14 +7,14 @@ own.  Every condition is given the same requests: the schedule comes from a seed
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from .. import cgroups, machine, placement, stats, workloads
+from .. import bandwidth, cgroups, machine, placement, stats, workloads
 from ..errors import ParameterError, PlacementError
 from ..machine import files
 from ..result import Result
@@ -187,7 +187,7 @@ def latency(
     server = Server(
         cpus, threads, batch, work_us, calibrate(work_us), quota_us, period_us, arrivals, duration_s, limited
     )
-    run.parameters |= asdict(server) | {"blocks": [], "trials": trials, "weight": WEIGHT}
+    run.parameters |= asdict(server) | _about_run(trials) | {"weight": WEIGHT}
     cells = [(trial, condition) for trial in range(trials) for condition in conditions]
     for trial, c in run.each(
         cells, label=lambda cell: f"{cell[1].limit}, demand {cell[1].demand_percent} %, {cell[1].neighbour}"
@@ -232,7 +232,7 @@ def contention(
         [placement.quiet_cpu()], threads, batch, work_us, calibrate(work_us), quota_us, period_us, "poisson",
         duration_s, limited,
     )  # fmt: skip
-    run.parameters |= asdict(server) | {"blocks": [], "trials": trials}
+    run.parameters |= asdict(server) | _about_run(trials)
     conditions = [Condition("none", demand_percent, "idle")]
     if limited:
         conditions.append(Condition("quota", demand_percent, "idle"))
@@ -252,6 +252,112 @@ def closest(table: pd.DataFrame) -> pd.DataFrame:
     nearest = (hogs.p99_ns / target).apply(np.log).abs().idxmin()
     alone = table[(table.limit == "none") & (table.neighbour == "idle")]
     return pd.concat([alone, quota, hogs.loc[[nearest]]])
+
+
+# ---- the model beside it ----
+
+
+def modelled(data: pd.DataFrame, parameters: Mapping[str, Any]) -> pd.DataFrame:
+    """The requests of a result under the same quota, computed by `sched_labs.bandwidth` and not measured.
+
+    One row per request that the model completed: limit, demand_percent, neighbour, hogs, trial, latency_ns.
+    Only for conditions with a quota, Poisson or even arrivals and an idle neighbour; empty without any.  The
+    model's group has its CPUs for itself, and its periods begin with the run.
+    """
+    return pd.concat(
+        [
+            _NO_REQUESTS,
+            *(
+                pd.DataFrame({"latency_ns": 1000 * run.latency_us}).assign(**about)
+                for about, run in _simulated(data, parameters)
+            ),
+        ],
+        ignore_index=True,
+    )
+
+
+def model_error(result: Result) -> pd.DataFrame:
+    """How far the model is from the measurement, one row per condition that it computes.
+
+    limit, demand_percent
+    throttled_percent, model_throttled_percent, off_by_points   throttled periods, and the difference
+    p99_ns, model_p99_ns
+    second_mode_ns, model_second_mode_ns, off_by_bars   the fullest bin beyond what is usual without a limit,
+                               and the difference in bins of a quarter of a doubling; missing without a mode
+    """
+    data = result.data
+    summary, computed = result.summary(), modelled(data, result.parameters)
+    plain = data[(data.limit == "none") & (data.neighbour == "idle")]
+    usual = float(plain.latency_ns.fillna(plain.waited_ns).quantile(0.99)) if len(plain) else np.inf
+    counts: dict[tuple[str, int], list[int]] = {}
+    for about, run in _simulated(data, result.parameters):
+        entry = counts.setdefault((about["limit"], about["demand_percent"]), [0, 0])
+        entry[0] += run.nr_throttled
+        entry[1] += run.nr_periods
+    rows = []
+    for (limit, demand), (throttled, periods) in counts.items():
+        same = (summary.limit == limit) & (summary.demand_percent == demand) & (summary.neighbour == "idle")
+        measured = summary[same].iloc[0]
+        latency = computed.latency_ns[(computed.limit == limit) & (computed.demand_percent == demand)]
+        beyond = latency[latency > usual]
+        mode = _fullest_bin(beyond) if len(beyond) >= BEYOND * max(len(latency), 1) else np.nan
+        percent = 100 * throttled / max(periods, 1)
+        rows.append(
+            {
+                "limit": limit,
+                "demand_percent": demand,
+                "throttled_percent": measured.throttled_percent,
+                "model_throttled_percent": percent,
+                "off_by_points": percent - measured.throttled_percent,
+                "p99_ns": measured.p99_ns,
+                "model_p99_ns": float(latency.quantile(0.99)) if len(latency) else np.nan,
+                "second_mode_ns": measured.second_mode_ns,
+                "model_second_mode_ns": mode,
+                "off_by_bars": BINS_PER_DOUBLING * np.log2(mode / measured.second_mode_ns),
+            }
+        )
+    names = [
+        "limit",
+        "demand_percent",
+        "throttled_percent",
+        "model_throttled_percent",
+        "off_by_points",
+        "p99_ns",
+    ]
+    names += ["model_p99_ns", "second_mode_ns", "model_second_mode_ns", "off_by_bars"]
+    return pd.DataFrame(rows, columns=names)
+
+
+_NO_REQUESTS = pd.DataFrame(
+    {"latency_ns": [], "limit": [], "demand_percent": [], "neighbour": [], "hogs": [], "trial": []}
+)
+
+
+def _simulated(
+    data: pd.DataFrame, p: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Any], bandwidth.Simulation]]:
+    """For each block with a quota and no neighbour: its condition, and its requests put through the model."""
+    if "quota_us" not in p or p["arrivals"] == "closed":
+        return  # closed: when a request is due depends on when the one before was served
+    keys = [*COLUMNS, "hogs", "trial"]
+    for key, own in data.groupby(keys, sort=False):
+        about: dict[str, Any] = dict(zip(keys, key, strict=True))
+        if not about["limit"].startswith("quota") or about["neighbour"] != "idle":
+            continue
+        yield (
+            about,
+            bandwidth.replay(
+                p["quota_us"],
+                p["period_us"],
+                np.sort(own.arrival_ns.to_numpy(float)) / 1000,
+                threads=p["threads"],
+                cpus=len(p["cpus"]),
+                burst_us=p["quota_us"] if about["limit"] == "quota + burst" else 0,
+                slice_us=p["slice_us"] or 5000,
+                duration_s=p["duration_s"],
+                work_us=p["work_us"],
+            ),
+        )
 
 
 # ---- one run of the server ----
@@ -294,6 +400,10 @@ def _check_time(trials: int, duration_s: float) -> None:
             "trials start at 1, and duration_s lies between 0.05 and 600 s.",
             "Leave them out to use the profile's.",
         )
+
+
+def _about_run(trials: int) -> dict[str, Any]:
+    return {"blocks": [], "trials": trials, "slice_us": cgroups.slice_us()}
 
 
 def _limited(run: Run) -> bool:
