@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,26 @@ from IPython.display import HTML
 HTML('''<form class="predict" data-question="sample.question" data-unit="ns">
 <label for="q">How long?</label><input id="q" type="number" step="any"><span>ns</span>
 <button type="submit">Keep</button><output></output></form>''')
+```
+
+## An experiment
+
+```{code-cell} ipython3
+import random
+
+print("the odds are", 6 * 7)
+```
+
+```{code-cell} ipython3
+from sched_labs import context_switch
+
+context_switch.matrix(profile="tiny", save=False)
+```
+
+### Its end
+
+```{code-cell} ipython3
+print("<b>not bold</b>")
 ```
 """
 
@@ -309,3 +330,70 @@ def test_serving_before_building_says_what_to_do(tmp_path: Path) -> None:
     root = lay_checkout(tmp_path / "book")
     done = run_book("serve", "--root", str(root), data=tmp_path)
     assert done.returncode == 1 and "make book" in done.stdout
+
+
+def test_a_page_runs_its_cells_on_this_machine(served: Served, browser: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    troubles: list[str] = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+    page.on(
+        "request",
+        lambda r: troubles.append(r.url) if not r.url.startswith((served.address, "data:")) else None,
+    )
+    page.goto(f"{served.address}/book/?token={served.token}")
+    page.wait_for_url("**/book/book/intro.html")
+    page.goto(f"{served.address}/book/notebooks/01-context-switch.html")
+    before = len(json.loads(served.ask("/api/kernels", key=True)[2]))
+    # With the keyboard alone: the whole section.
+    page.get_by_role("button", name="Run on this machine: An experiment").focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("Measured on your machine, just now.").wait_for(timeout=120_000)
+    cells = page.locator("div.cell")
+    assert cells.nth(1).locator(".cell_output").inner_text().strip() == "the odds are 42"
+    assert "context_switch.matrix" in cells.nth(2).locator("> .cell_output").inner_text()
+    assert cells.nth(2).locator(".sl-progress").count() == 0, "progress goes when it is over"
+    assert cells.nth(3).locator("> .cell_output").inner_text().strip() == "<b>not bold</b>"
+    # What the page came with is still there; the first cell ran as well, because it imports.
+    assert page.get_by_text("as this page was built").count() == 4
+    assert len(json.loads(served.ask("/api/kernels", key=True)[2])) == before + 1
+
+    # With a warm kernel the first output is there in two seconds.
+    page.get_by_role("button", name="Run this cell").nth(1).click()
+    began = time.monotonic()
+    page.locator("div.cell").nth(1).get_by_text("the odds are 42").first.wait_for()
+    assert time.monotonic() - began < 2
+    assert troubles == []
+
+    # A page that is left takes its kernel with it.
+    page.goto(f"{served.address}/book/book/setup.html")
+    end = time.monotonic() + 20
+    while len(json.loads(served.ask("/api/kernels", key=True)[2])) > before:
+        assert time.monotonic() < end, "the page's kernel outlives the page"
+        time.sleep(0.2)
+    context.close()
+
+
+def test_a_page_that_stands_alone_says_how_it_comes_alive(served: Served, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto((served.html / "notebooks/01-context-switch.html").as_uri())
+    page.get_by_text("To run them on your own machine").wait_for()
+    assert page.get_by_role("button", name="Run").count() == 0
+    page.close()
+
+
+def test_a_chapter_is_presented_heading_by_heading(served: Served, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto((served.html / "notebooks/01-context-switch.html").as_uri())
+    page.get_by_role("button", name="Present").click()
+    assert page.get_by_text("1 / 3").is_visible()
+    assert not page.get_by_role("heading", name="An experiment").is_visible()
+    page.keyboard.press("ArrowRight")
+    assert page.get_by_role("heading", name="An experiment").is_visible()
+    assert not page.get_by_role("heading", name="Its end").is_visible()
+    page.keyboard.press("End")
+    assert page.get_by_role("heading", name="Its end").is_visible()
+    page.keyboard.press("Escape")
+    assert page.get_by_role("heading", name="An experiment").is_visible()
+    page.close()

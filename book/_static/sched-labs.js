@@ -95,13 +95,14 @@
     const page = location.pathname.slice(root.length).replace(/\.html$/, "");
     const title = document.querySelector(".bd-article h1");
     if (!page.startsWith("notebooks/") || !title) return;
+    const tools = document.createElement("p");
+    tools.className = "sl-tools";
     const link = document.createElement("a");
     link.className = "sl-open";
     link.href = `${server}lab/tree/${page.split("/").map(encodeURIComponent).join("/")}.md`;
     link.textContent = "Open in JupyterLab";
-    const place = document.createElement("p");
-    place.append(link);
-    title.after(place);
+    tools.append(link);
+    title.after(tools);
   };
 
   // What scrolls sideways must be reachable from the keyboard.
@@ -131,6 +132,18 @@
     if (forms.length === 0) return;
     const kept = server === null ? {} : await ask("GET").catch(() => ({}));
     forms.forEach((form) => wire(form, kept));
+  };
+
+  // For sched-labs-live.js, which runs cells; `wire` brings forms in new output to life.
+  window.schedLabs = {
+    server,
+    cookie,
+    wire: async (place) => {
+      const forms = place.querySelectorAll("form.predict");
+      if (forms.length === 0) return;
+      const kept = await ask("GET").catch(() => ({}));
+      forms.forEach((form) => wire(form, kept));
+    },
   };
 
   begin();

@@ -19,6 +19,11 @@ def _in_notebook() -> bool:
     return instance is not None and instance.__class__.__name__ == "ZMQInteractiveShell"
 
 
+def on_page() -> bool:
+    """Whether a page of the book runs the cells, and not JupyterLab: `sched-labs-live.js` says so."""
+    return bool(os.environ.get("SCHED_LABS_PAGE"))
+
+
 class Progress:
     """`with Progress("warmup.sweep", 18) as progress:`, `progress.step("random, 64 KiB")` each time."""
 
@@ -27,7 +32,11 @@ class Progress:
         self._file = os.environ.get("SCHED_LABS_PROGRESS", "")
         self._terminal = show and not self._file and sys.stderr is not None and sys.stderr.isatty()
         self._bar: Any = None
-        self._show_bar = show and not self._file and _in_notebook()
+        notebook = show and not self._file and _in_notebook()
+        # A page of the book runs cells too and knows no widgets: it gets the same as plain HTML.
+        self._show_page = notebook and on_page()
+        self._show_bar = notebook and not self._show_page
+        self._shown: Any = None
 
     def __enter__(self) -> Progress:
         if self._show_bar:
@@ -40,6 +49,10 @@ class Progress:
             self._label = ipywidgets.Label(value=f"{self.experiment}: starting")
             self._box = ipywidgets.HBox([self._bar, self._label])
             display(self._box)
+        if self._show_page:
+            from IPython.display import display
+
+            self._shown = display(self._page("starting"), display_id=True)
         self.say("starting")
         return self
 
@@ -48,6 +61,10 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._box.close()
+        if self._shown is not None:
+            from IPython.display import HTML
+
+            self._shown.update(HTML(""))
         if self._terminal:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
@@ -66,6 +83,19 @@ class Progress:
         if self._bar is not None:
             self._bar.value = self.done
             self._label.value = f"{self.done}/{self.total}  {label}"
+        if self._shown is not None:
+            self._shown.update(self._page(label))
         if self._terminal:
             sys.stderr.write(f"\r\x1b[K{self.experiment}  {self.done}/{self.total}  {label}")
             sys.stderr.flush()
+
+    def _page(self, label: str) -> Any:
+        from html import escape
+
+        from IPython.display import HTML
+
+        return HTML(
+            f'<p class="sl-progress"><progress max="{self.total}" value="{self.done}" '
+            f'aria-label="{escape(self.experiment)}"></progress> '
+            f"{self.done}/{self.total}  {escape(label)}</p>"
+        )

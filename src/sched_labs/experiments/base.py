@@ -25,7 +25,7 @@ import pandas as pd
 
 from .. import lock, machine
 from ..errors import ParameterError, ResultError, SchedLabError
-from ..progress import Progress
+from ..progress import Progress, on_page
 from ..result import Note, Result
 from ..store import now
 from .surroundings import Surroundings
@@ -47,6 +47,47 @@ class Instrument:
     improve: str = ""
 
 
+class Draft:
+    """The figure of what is measured so far, for a page of the book that runs the experiment.
+
+    It is drawn between two measurements, never during one, and at most every `EVERY_S` seconds.
+    """
+
+    EVERY_S = 1.5
+
+    def __init__(self, kind: str, about: dict[str, Any], given: dict[str, Any]) -> None:
+        self.kind, self.about, self.given = kind, about, given
+        self.shown: Any = None
+        self.due = time.monotonic() + self.EVERY_S
+
+    def show(self, rows: list[pd.DataFrame], parameters: dict[str, Any]) -> None:
+        """Draw it again, if it is time."""
+        if not rows or time.monotonic() < self.due:
+            return
+        from IPython.display import display
+
+        data = pd.concat(rows, ignore_index=True)
+        try:
+            figure = Result(
+                kind=self.kind, data=data, machine=self.about, parameters=self.given | parameters
+            ).plot()
+        except Exception:  # too little to draw yet: what is missing differs by experiment, and more is coming
+            pass
+        else:
+            if self.shown:
+                self.shown.update(figure)
+            else:
+                self.shown = display(figure, display_id=True)
+        self.due = time.monotonic() + self.EVERY_S
+
+    def end(self) -> None:
+        """Take it away: the finished figure is the cell's own."""
+        if self.shown:
+            from IPython.display import HTML
+
+            self.shown.update(HTML(""))
+
+
 @dataclass
 class Run:
     """One run while it goes on: where an experiment puts its rows and notes."""
@@ -57,6 +98,7 @@ class Run:
     rows: list[pd.DataFrame] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     parameters: dict[str, Any] = field(default_factory=dict)
+    draft: Draft | None = None
 
     def choose(self, *, tiny: T, quick: T, full: T) -> T:
         """The value for this run's profile."""
@@ -79,6 +121,8 @@ class Run:
                 bar.say(label(item))
                 yield item
                 bar.step(label(item))
+                if self.draft:
+                    self.draft.show(self.rows, self.parameters)
 
 
 @dataclass
@@ -161,6 +205,8 @@ class Experiment:
         run = Run(self.name, profile, progress)
         survey = machine.survey()
         given = {name: p.default for name, p in self.parameters.items()} | parameters
+        if progress and on_page():
+            run.draft = Draft(self.name, survey.provenance(), {"profile": profile, **given})
         bar = Progress(self.name, 1, show=progress)
 
         def waiting(holder: str) -> None:
@@ -175,6 +221,9 @@ class Experiment:
                 if not run.rows:
                     raise
                 run.note("flag", "Stopped early: this holds what was measured before the interruption.")
+            finally:
+                if run.draft:
+                    run.draft.end()
             duration = time.monotonic() - start
             around = surroundings.since()
         if not run.rows:
