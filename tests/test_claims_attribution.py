@@ -40,7 +40,31 @@ def rows(
     ]
 
 
+def observers(**seen: tuple[float, float, float]) -> list[dict[str, Any]]:
+    """{observer: (low, middle, high) of what it adds to a switch of 1000 ns}."""
+    return [
+        {
+            "observer": name,
+            "added_ns": middle,
+            "added_lo_ns": low,
+            "added_hi_ns": high,
+            "ratio": 1 + middle / 1000,
+            "ratio_lo": 1 + low / 1000,
+            "ratio_hi": 1 + high / 1000,
+        }
+        for name, (low, middle, high) in seen.items()
+    ]
+
+
 CASES: list[Case] = [
+    ("002-036", FAILS, observers(runqlat=(250, 300, 350)), "1.30 times as long"),
+    ("002-036", HOLDS, observers(runqlat=(-2, 3, 8)), "1.00 times as long"),
+    ("002-036", UNKNOWN, observers(runqlat=(-50, 30, 90)), "spans 1 %"),
+    ("002-036", UNKNOWN, observers(ours=(100, 110, 120)), "no runqlat"),
+    ("000-108", HOLDS, observers(runqlat=(250, 300, 350), perf=(1500, 2000, 2500)), "2 µs"),
+    ("000-108", FAILS, observers(runqlat=(250, 300, 350), perf=(100, 150, 200)), "150 ns"),
+    ("000-108", UNKNOWN, observers(runqlat=(250, 300, 350), perf=(100, 400, 900)), "overlap"),
+    ("000-108", UNKNOWN, observers(runqlat=(250, 300, 350)), "no perf"),
     ("002-020", FAILS, rows("alone", {"idle": 0.6, "interrupt": 0.3}), "60% of it while the CPU was idle"),
     ("002-020", HOLDS, rows("alone", {"other_task": 0.9, "idle": 0.1}), "10% of it"),
     ("002-020", UNKNOWN, rows("alone", {"idle": 0.3, "interrupt": 0.2}), "spans a half"),

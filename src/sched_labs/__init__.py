@@ -29,6 +29,7 @@ _WHERE = {
     "loops": ("sched_labs.experiments.loops", None),
     "ring": ("sched_labs.experiments.ring", None),
     "fpu": ("sched_labs.experiments.fpu", None),
+    "tlb": ("sched_labs.experiments.tlb", None),
     "reference": ("sched_labs.experiments.reference", None),
     "convoy": ("sched_labs.experiments.convoy", None),
     "quota": ("sched_labs.experiments.quota", None),

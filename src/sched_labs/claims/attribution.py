@@ -1,4 +1,4 @@
-"""Claims about what keeps a thread waiting for a CPU, judged on attributed waits."""
+"""Claims about what keeps a thread waiting for a CPU, and about the instruments that tell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from .base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
+from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 
 KIND = "attribution.waits"
 COURSE = "a web course on scheduler latency (002), no reference given"
@@ -73,6 +73,40 @@ def _wrong_cpu(table: pd.DataFrame) -> Verdict:
     return _half(could - margin, could + margin, reason)
 
 
+def _observer(table: pd.DataFrame, name: str) -> pd.Series[Any]:
+    rows = table[table["observer"] == name]
+    if rows.empty:
+        raise CannotTell(f"This run has no {name}.")
+    return rows.iloc[0]
+
+
+def _below_one_percent(table: pd.DataFrame) -> Verdict:
+    row = _observer(table, "runqlat")
+    reason = (
+        f"runqlat made a switch take {row['ratio']:.2f} times as long (interval {row['ratio_lo']:.2f} to "
+        f"{row['ratio_hi']:.2f}) for a program that only switches."
+    )
+    if row["ratio_hi"] < 1.01:
+        return Verdict(HOLDS, reason)
+    if row["ratio_lo"] > 1.01:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans 1 %: {reason}")
+
+
+def _recording_is_dearer(table: pd.DataFrame) -> Verdict:
+    perf, count = _observer(table, "perf"), _observer(table, "runqlat")
+    reason = (
+        f"perf sched record adds {ns(perf['added_ns'])} to a switch (interval {ns(perf['added_lo_ns'])} to "
+        f"{ns(perf['added_hi_ns'])}), runqlat {ns(count['added_ns'])} (interval "
+        f"{ns(count['added_lo_ns'])} to {ns(count['added_hi_ns'])})."
+    )
+    if perf["added_lo_ns"] > count["added_hi_ns"]:
+        return Verdict(HOLDS, reason)
+    if perf["added_hi_ns"] < count["added_lo_ns"]:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
 CLAIMS = [
     Claim("002-020", "Scheduler latency is time during which other threads have the CPU.", COURSE, KIND,
           _threads_in_the_way),
@@ -80,4 +114,7 @@ CLAIMS = [
           _kernel_workers),
     Claim("002-056", "A long wait for a CPU means that the thread was placed wrongly: another CPU was idle.",
           COURSE, KIND, _wrong_cpu),
+    Claim("002-036", "runqlat costs less than one per cent.", COURSE, "observer.cost", _below_one_percent),
+    Claim("000-108", "Recording every switch with perf sched costs more than counting waits in the kernel.",
+          WEB_COURSE, "observer.cost", _recording_is_dearer),
 ]  # fmt: skip

@@ -23,6 +23,7 @@ MODULES = {
     "observer.cost": "observer",
     "sleeper.among_hogs": "sleeper",
     "reference.costs": "reference",
+    "tlb.switches": "tlb",
     "fpu.state": "fpu",
     "ring.sweep": "ring",
     "loops.counted": "loops",

@@ -24,6 +24,7 @@ from . import (
     hops,
     loops,
     matrix,
+    observer,
     policies,
     recovery,
     reference,
@@ -63,6 +64,7 @@ __all__ = [
     "ladder",
     "loops",
     "matrix",
+    "observer",
     "policies",
     "recovery",
     "reference",
@@ -73,8 +75,9 @@ __all__ = [
     "slices",
     "style",
     "throttle",
+    "ticks",
+
     "wakeplace",
     "warmup",
     "yielding",
-    "ticks",
 ]

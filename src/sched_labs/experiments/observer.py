@@ -1,0 +1,172 @@
+"""What does watching cost?  A ping-pong that does nothing but switch, with and without each observer.
+
+The observer sees every switch of the ping-pong, and the program does next to nothing besides: no program
+suffers more.  The observers take turns, so that a machine that gets slower moves all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .. import machine, placement, workloads
+from ..errors import ParameterError, ProbeError
+from ..probes import runqlat
+from ..result import Result
+from ..stats import RESAMPLES, Interval, median_interval
+from . import peers
+from .base import Instrument, Run, experiment
+
+OBSERVERS = {
+    "none": "nobody",
+    "ours": "our probe",
+    "ours_attributed": "our probe, with attribution",
+    "runqlat": "runqlat of libbpf-tools",
+    "runqlat-bpfcc": "runqlat of bcc",
+    "perf": "perf sched record",
+}
+COUNT_TOLERANCE = 0.02
+
+
+def summarise(result: Result) -> pd.DataFrame:
+    """One row per observer.
+
+    observer                            none, ours, ours_attributed, runqlat, runqlat-bpfcc, perf
+    ns_per_switch, _lo_, _hi_           elapsed time by switches as the kernel counted them, median, interval
+    added_ns, added_lo_ns, added_hi_ns  what the observer adds to a switch, median and 95 % interval
+    ratio, ratio_lo, ratio_hi           ns_per_switch by that without an observer, medians and 95 % interval
+    share_at_10k_percent                the added time as a part of one CPU at 10,000 switches/s, computed
+    trials                              how many
+    """
+    data = result.data
+    free = data.loc[data["observer"] == "none", "ns_per_switch"].to_numpy(float)
+    rows = []
+    for observer in [name for name in OBSERVERS if (data["observer"] == name).any()]:
+        values = data.loc[data["observer"] == observer, "ns_per_switch"].to_numpy(float)
+        own = median_interval(values)
+        added, ratio = _against(values, free)
+        if observer == "none":
+            added, ratio = Interval(0.0, 0.0, 0.0), Interval(1.0, 1.0, 1.0)
+        rows.append(
+            {
+                "observer": observer,
+                "ns_per_switch": own.median,
+                "ns_per_switch_lo_ns": own.low,
+                "ns_per_switch_hi_ns": own.high,
+                "added_ns": added.median,
+                "added_lo_ns": added.low,
+                "added_hi_ns": added.high,
+                "ratio": ratio.median,
+                "ratio_lo": ratio.low,
+                "ratio_hi": ratio.high,
+                "share_at_10k_percent": added.median * 1e4 / 1e9 * 100,
+                "trials": int(values.size),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _against(values: Any, free: Any) -> tuple[Interval, Interval]:
+    """Difference and ratio of the medians with their bootstrap intervals."""
+    generator = np.random.default_rng(0)
+    above = np.median(values[generator.integers(0, values.size, size=(RESAMPLES, values.size))], axis=1)
+    below = np.median(free[generator.integers(0, free.size, size=(RESAMPLES, free.size))], axis=1)
+    middle, base = float(np.median(values)), float(np.median(free))
+
+    def interval(whole: float, drawn: Any) -> Interval:
+        low, high = np.quantile(drawn, (0.025, 0.975))
+        return Interval(whole, float(low), float(high))
+
+    return interval(middle - base, above - below), interval(middle / base, above / below)
+
+
+def instrument(survey: machine.Machine) -> Instrument:
+    """The ping-pong's own clock; the observers are what is measured."""
+    return Instrument("the ping-pong's own clock and the kernel's count of its switches")
+
+
+@experiment("observer.cost", summarise=summarise, instrument=instrument)
+def cost(
+    run: Run,
+    *,
+    observers: list[str] | None = None,
+    cpu: int | None = None,
+) -> None:
+    """Time a switch without an observer and under each one that this machine has.
+
+    observers  some of "ours", "ours_attributed", "runqlat", "runqlat-bpfcc", "perf"; default: all
+    cpu        where both sides of the ping-pong run; default: a quiet CPU
+
+    Data: one row per trial: observer, block (how often the observer was started before), trial, switches (as
+    the kernel counted them), elapsed_ns, ns_per_switch.  The result's parameters also hold data_bytes, what
+    perf wrote in each block.  The run is flagged where the kernel did not count two switches a round trip.
+    """
+    wanted = [name for name in OBSERVERS if name != "none"] if observers is None else list(observers)
+    for name in wanted:
+        if name not in OBSERVERS or name == "none":
+            raise ParameterError(
+                f"There is no observer {name!r}.", f"There are: {', '.join(list(OBSERVERS)[1:])}."
+            )
+    cpu = placement.quiet_cpu() if cpu is None else cpu
+    if cpu not in machine.survey().cpus_allowed:
+        raise ParameterError(
+            f"CPU {cpu} may not be used by this process.",
+            f"It may use: {', '.join(map(str, machine.survey().cpus_allowed))}.",
+        )
+    round_trips = run.choose(tiny=1000, quick=10_000, full=20_000)  # perf keeps 300 bytes of each switch
+    blocks, trials = run.choose(tiny=1, quick=3, full=9), run.choose(tiny=2, quick=3, full=5)
+    run.parameters |= {"cpu": cpu, "round_trips": round_trips, "blocks": blocks, "data_bytes": []}
+    lacking: set[str] = set()
+    order = ["none", *wanted]
+    steps = [(block, name) for block in range(blocks) for name in (order if block % 2 == 0 else order[::-1])]
+    for block, name in run.each(steps, label=lambda step: OBSERVERS[step[1]]):
+        if name in lacking:
+            continue
+        try:
+            rows = _block(run, name, cpu, round_trips, trials)
+        except (peers.PeerError, ProbeError) as error:
+            lacking.add(name)
+            why = str(error).replace("\n", " ").rstrip(".")
+            run.note("missing", f"{OBSERVERS[name].capitalize()} is missing: {why}.")
+            continue
+        run.add([{"observer": name, "block": block, **row} for row in rows])
+    run.parameters["observers"] = [name for name in order if name not in lacking]
+
+
+def _block(run: Run, name: str, cpu: int, round_trips: int, trials: int) -> list[dict[str, Any]]:
+    arguments = ["--by", "pipe", "--between", "threads", "--trials", str(trials)]
+    arguments += ["--round-trips", str(round_trips)]
+    with contextlib.ExitStack() as stack:
+        pingpong = stack.enter_context(workloads.start("pingpong", arguments))
+        placement.pin(pingpong.tids, [cpu])
+        peer = None
+        if name.startswith("ours"):
+            watch = runqlat.watch([pingpong.pid], 60, 30, attribution=name == "ours_attributed")
+            stack.enter_context(watch).start()
+        elif name != "none":
+            peer = stack.enter_context(peers.running(name))
+        records = [record for record in pingpong.run() if record.text("condition") == "exchange"]
+        stack.close()
+    if peer and name == "perf":
+        run.parameters["data_bytes"].append(peer.bytes)
+    rows = []
+    for record in records:
+        switches = record["voluntary"] + record["involuntary"]
+        if abs(switches / (2 * round_trips) - 1) > COUNT_TOLERANCE:
+            run.note(
+                "flag",
+                f"With {OBSERVERS[name]} watching the kernel counted {switches} switches "
+                f"in {round_trips} round trips.",
+            )
+        rows.append(
+            {
+                "trial": record["trial"],
+                "switches": switches,
+                "elapsed_ns": record["elapsed_ns"],
+                "ns_per_switch": record["elapsed_ns"] / switches,
+            }
+        )
+    return rows

@@ -1,0 +1,112 @@
+"""Other people's tools that watch run queues: bcc's and libbpf-tools' runqlat, and perf sched.
+
+They watch the whole machine or one process, need root, and are only ever started to be compared with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/share/bcc/tools"
+_READY_S = 15.0
+_PERF_READY_S = 1.0  # perf record does not say when it has begun
+
+
+class PeerError(Exception):
+    """Why a tool cannot be compared with here, in one clause."""
+
+
+@dataclass
+class Peer:
+    """A running tool.  When its context has been left, `said` is what it printed, `bytes` what it wrote."""
+
+    name: str
+    said: str = ""
+    bytes: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def histogram(self) -> dict[int, int]:
+        """{lower edge in us: waits} of runqlat's powers of two: the bin 4 -> 7 is 4."""
+        rows = re.findall(r"^\s*(\d+) -> (\d+)\s*:\s*(\d+)", self.said, re.MULTILINE)
+        return {int(low): int(count) for low, _, count in rows}
+
+
+def command(name: str) -> list[str]:
+    """How the tool is started here.  Raises PeerError where it is not installed."""
+    choices = {"runqlat": ["runqlat-libbpf", "runqlat"], "runqlat-bpfcc": ["runqlat-bpfcc"], "perf": ["perf"]}
+    for program in choices[name]:
+        found = shutil.which(program, path=_PATH)
+        # bcc's script is called runqlat where there are no libbpf-tools.
+        if found and not (name == "runqlat" and Path(found).read_bytes()[:2] == b"#!"):
+            return [found]
+    raise PeerError(f"{name} is not installed")
+
+
+@contextlib.contextmanager
+def running(name: str, pid: int | None = None) -> Iterator[Peer]:
+    """The tool while it watches a process, or the machine.  Raises PeerError where it does not run here."""
+    if os.geteuid() != 0:
+        raise PeerError(f"{name} needs root")
+    program = command(name)
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "perf.data"
+        if name == "perf":
+            arguments = [*program, "sched", "record", "-q", "-o", str(data)]
+        else:
+            # Without it the first line arrives with the last.
+            arguments = [*(["stdbuf", "-oL"] if name == "runqlat" else []), *program]
+            arguments += ["-p", str(pid)] if pid else []
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={"PATH": _PATH, "LC_ALL": "C", "PYTHONUNBUFFERED": "1"},
+        )
+        peer = Peer(name)
+        try:
+            _wait_until_ready(process, name, peer)
+            yield peer
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+            try:
+                peer.said = "\n".join([*peer.lines, process.communicate(timeout=15)[0]])
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+            peer.bytes = data.stat().st_size if data.exists() else 0
+
+
+def _wait_until_ready(process: subprocess.Popen[str], name: str, peer: Peer) -> None:
+    assert process.stdout
+    if name == "perf":
+        time.sleep(_PERF_READY_S)
+        if process.poll() is None:
+            return
+        peer.lines.append(process.stdout.read())
+    else:
+        deadline = time.monotonic() + _READY_S
+        while time.monotonic() < deadline:
+            line = process.stdout.readline()
+            if not line:
+                break
+            peer.lines.append(line.rstrip())
+            if line.startswith("Tracing"):
+                return
+    process.kill()
+    process.wait()
+    said = [line for line in "\n".join(peer.lines).splitlines() if line.strip()]
+    raise PeerError(f"{name} does not run here ({said[-1].strip()[:120] if said else process.returncode})")

@@ -1,0 +1,95 @@
+"""What watching costs, and the tools that it is compared with: structure and relations, never times."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sched_labs import lock
+from sched_labs.errors import ParameterError, ResultError
+from sched_labs.experiments import observer as experiment
+from sched_labs.experiments import peers
+from sched_labs.figures import observer as figure
+from sched_labs.probes import runqlat
+from sched_labs.result import Result, load
+
+
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (place,))
+
+
+def test_observers_take_turns(tmp_path: Path) -> None:
+    result = experiment.cost(profile="tiny", progress=False, save=False)
+    observers = result.parameters["observers"]
+    assert observers[0] == "none"
+    assert set(result.data["observer"]) == set(observers)
+    lacking = [note.text for note in result.notes if note.level == "missing"]
+    assert len(lacking) == len(experiment.OBSERVERS) - len(observers)
+    assert ("ours" in observers) == runqlat.available().ok
+    assert (result.data["switches"] >= 0.98 * 2 * result.parameters["round_trips"]).all()
+    assert result.data["ns_per_switch"].to_numpy() == pytest.approx(
+        (result.data["elapsed_ns"] / result.data["switches"]).to_numpy()
+    )
+    summary = result.summary().set_index("observer")
+    assert summary.loc["none", "ratio"] == 1 and summary.loc["none", "added_ns"] == 0
+    assert ((summary["ratio_lo"] <= summary["ratio"]) & (summary["ratio"] <= summary["ratio_hi"])).all()
+    assert (summary["trials"] == result.parameters["blocks"] * 2).all()
+    assert ("perf" in observers) == bool(result.parameters["data_bytes"])
+    again = load(result.save(tmp_path / "kept.json"))
+    pd.testing.assert_frame_equal(again.summary(), result.summary())
+    if len(observers) > 1:
+        drawn = result.plot(recorded=result, predictions=[{"value": 1, "unit": "µs"}])
+        assert "To a switch of" in drawn.caption and "Dashed" in drawn.alt
+        assert list(figure.frame(result)["added_ns"]) == sorted(figure.frame(result)["added_ns"])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"observers": ["nobody"]}, {"observers": ["none"]}, {"cpu": 9999}, {"cpu": -1}], ids=repr
+)
+def test_what_no_run_could_use_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ParameterError):
+        experiment.cost(profile="tiny", progress=False, save=False, **wrong)
+
+
+def test_a_run_without_observers_has_no_figure() -> None:
+    result = experiment.cost(profile="tiny", progress=False, save=False, observers=[])
+    assert set(result.data["observer"]) == {"none"}
+    with pytest.raises(ResultError):
+        figure.frame(result)
+
+
+def test_a_tool_that_is_not_there_or_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(peers, "_PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(peers.PeerError, match="not installed"), peers.running("runqlat"):
+        pass
+    program = tmp_path / "runqlat-bpfcc"
+    program.write_text(f"#!{sys.executable}\nraise SystemExit('no headers')\n")
+    program.chmod(0o755)
+    with pytest.raises(peers.PeerError, match="no headers"), peers.running("runqlat-bpfcc"):
+        pass
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(peers.PeerError, match="needs root"), peers.running("perf"):
+        pass
+
+
+def test_a_histogram_of_powers_of_two_is_read() -> None:
+    said = "     usecs : count\n  0 -> 1  : 7  |**|\n  2 -> 3 : 0 ||\n  1024 -> 2047 : 12 |*|\n"
+    assert peers.Peer("runqlat", said).histogram() == {0: 7, 2: 0, 1024: 12}
+
+
+def test_summary_of_known_trials() -> None:
+    rows = [{"observer": "none", "ns_per_switch": 1000.0 + n} for n in range(9)]
+    rows += [{"observer": "ours", "ns_per_switch": 1100.0 + n} for n in range(9)]
+    table = Result("observer.cost", pd.DataFrame(rows), {}, {}).summary().set_index("observer")
+    assert table.loc["ours", "added_ns"] == 100
+    assert 90 < table.loc["ours", "added_lo_ns"] <= 100 <= table.loc["ours", "added_hi_ns"] < 110
+    assert table.loc["ours", "share_at_10k_percent"] == pytest.approx(0.1)
