@@ -273,6 +273,12 @@ def possible() -> tuple[bool, str]:
         return False, str(error)
 
 
+def can_burst() -> bool:
+    """Whether a group can save quota up for later periods.  Raises PlacementError where none can be made."""
+    with group("possible") as found:
+        return files.exists(found._file("cpu.max.burst", "cpu.cfs_burst_us"))
+
+
 @contextlib.contextmanager
 def group(
     name: str,

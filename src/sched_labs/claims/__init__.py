@@ -11,15 +11,29 @@ from __future__ import annotations
 
 from ..errors import ParameterError
 from ..result import Result
-from . import attribution, context_switch, fpu, latency, loops, reference, ring, switching, warmup
+from . import (
+    attribution,
+    context_switch,
+    fpu,
+    latency,
+    loops,
+    reference,
+    ring,
+    switching,
+    throttling,
+    tlb,
+    warmup,
+)
 from .base import FAILS, HOLDS, UNKNOWN, CannotTell, Claim, Judgement, Verdict
 
 MODULES = (
+    throttling,
     attribution,
     context_switch,
     warmup,
     latency,
     reference,
+    tlb,
     fpu,
     ring,
     loops,

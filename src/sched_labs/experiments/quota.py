@@ -53,8 +53,11 @@ def summarise_hog(result: Result) -> pd.DataFrame:
     off_by_ns                 stall - formula
     periods, throttled_periods, throttled_percent   from cpu.stat
     cpu_percent               of one CPU, over all the time: what a dashboard of average use shows
+    default_period_ns         that a new group has; missing where none was made, the same in every row
+    throttled_field           what cpu.stat calls the throttled time; missing likewise
     trials
     """
+    fields = [name for name in result.parameters["stat_fields"] if name.startswith("throttled_")]
     blocks = pd.DataFrame(result.parameters["blocks"])
     rows = []
     for key, some in blocks.groupby(["share_percent", "period_ns"], sort=True):
@@ -64,7 +67,7 @@ def summarise_hog(result: Result) -> pd.DataFrame:
         # Without a limit there is nothing to compare with, and every long gap is somebody else's doing.
         stalls = gaps[gaps.gap_ns >= max((period - quota) / 2, 1e6)] if share < 100 else gaps.iloc[:0]
         medians = stalls.groupby("trial").gap_ns.median()
-        middle = stats.median_interval(medians) if len(medians) else stats.Interval(*[np.nan] * 3)
+        middle = _interval(medians)
         throttled, time = some.throttled_periods.sum(), some.throttled_ns.sum()
         rows.append(
             {
@@ -84,10 +87,17 @@ def summarise_hog(result: Result) -> pd.DataFrame:
                 "throttled_periods": throttled,
                 "throttled_percent": 100 * throttled / max(some.periods.sum(), 1),
                 "cpu_percent": 100 * some.cpu_ns.sum() / some.elapsed_ns.sum(),
+                "default_period_ns": result.parameters["default_period_ns"],
+                "throttled_field": fields[0] if fields else None,
                 "trials": len(some),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _interval(by_trial: pd.Series[float]) -> stats.Interval:
+    """The median and its interval; missing values where there is none."""
+    return stats.median_interval(by_trial) if len(by_trial) else stats.Interval(np.nan, np.nan, np.nan)
 
 
 @experiment("quota.hog", summarise=summarise_hog, instrument=instrument)
@@ -253,7 +263,7 @@ def summarise_threads(result: Result) -> pd.DataFrame:
     ran_ns, ran_lo_ns, ran_hi_ns   from the start of a period until no thread of the group ran: median over
                               trials, 95 % interval
     formula_ran_ns            quota / min(threads, cpus)
-    stall_ns, formula_stall_ns   the rest of the period, measured and period - quota / min(threads, cpus)
+    stall_ns, stall_lo_ns, stall_hi_ns   the stall, likewise; formula_stall_ns: period - formula_ran_ns
     tolerance_ns              a slice of quota and a tick
     off_by_ns                 ran - formula
     stalls                    how many were seen
@@ -270,7 +280,7 @@ def summarise_threads(result: Result) -> pd.DataFrame:
             seen.groupby("trial")[name].median() if len(seen) else pd.Series(dtype=float)
             for name in ("ran_ns", "stall_ns")
         )
-        middle = stats.median_interval(ran) if len(ran) else stats.Interval(*[np.nan] * 3)
+        middle, rest = _interval(ran), _interval(stall)
         formula = quota / min(threads, len(cpus))
         rows.append(
             {
@@ -282,7 +292,9 @@ def summarise_threads(result: Result) -> pd.DataFrame:
                 "ran_lo_ns": middle.low,
                 "ran_hi_ns": middle.high,
                 "formula_ran_ns": formula,
-                "stall_ns": float(stall.median()) if len(stall) else np.nan,
+                "stall_ns": rest.median,
+                "stall_lo_ns": rest.low,
+                "stall_hi_ns": rest.high,
                 "formula_stall_ns": period - formula,
                 "tolerance_ns": tolerance_ns(result.parameters),
                 "off_by_ns": middle.median - formula,

@@ -29,6 +29,7 @@ BEYOND = 0.03  # a second mode has at least this part of the requests
 BINS_PER_DOUBLING = 4
 COLUMNS = ("limit", "demand_percent", "neighbour")
 PRESSURE = "/proc/pressure/cpu"
+_MISSING = stats.Interval(np.nan, np.nan, np.nan)
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def summarise(result: Result) -> pd.DataFrame:
     periods, throttled_periods, throttled_percent   from cpu.stat
     throttled_ns_per_s         summed over CPUs, in each second
     cpu_percent                of one CPU, over all the time
-    run_delay_ns               run-queue wait per request, from schedstat; missing where there is none
+    run_delay_ns, run_delay_lo_ns, run_delay_hi_ns   run-queue wait per request, from schedstat: median over
+                               trials, 95 % interval; missing where the kernel keeps none
     preempted_per_request      involuntary switches
     pressure_percent           of the time some thread waited for a CPU (PSI: the group's, else the machine's)
     trials
@@ -82,6 +84,8 @@ def summarise(result: Result) -> pd.DataFrame:
             continue
         by_trial = own.groupby("trial").latency_ns
         tail = stats.median_interval(by_trial.quantile(0.99))
+        delays = some.run_delay_ns / some.arrived.clip(lower=1)
+        delay = stats.median_interval(delays) if some.run_delay_ns.sum() > 0 else _MISSING
         beyond = own.latency_ns[own.latency_ns > usual]
         arrived, elapsed = int(some.arrived.sum()), some.elapsed_ns.sum()
         rows.append(
@@ -102,9 +106,9 @@ def summarise(result: Result) -> pd.DataFrame:
                 "throttled_percent": 100 * some.throttled_periods.sum() / max(some.periods.sum(), 1),
                 "throttled_ns_per_s": 1e9 * some.throttled_ns.sum() / elapsed,
                 "cpu_percent": 100 * some.cpu_ns.sum() / elapsed,
-                "run_delay_ns": some.run_delay_ns.sum() / max(arrived, 1)
-                if some.run_delay_ns.sum() > 0
-                else np.nan,
+                "run_delay_ns": delay.median,
+                "run_delay_lo_ns": delay.low,
+                "run_delay_hi_ns": delay.high,
                 "preempted_per_request": some.involuntary.sum() / max(arrived, 1),
                 "pressure_percent": 100e3 * some.pressure_us.sum() / elapsed
                 if some.pressure_us.notna().all()
@@ -172,9 +176,10 @@ def latency(
     duration_s = run.choose(tiny=0.2, quick=0.7, full=3.0) if duration_s is None else duration_s
     _check_time(trials, duration_s)
     limited = _limited(run)
-    limits = [limit for limit in LIMITS if limit in limits and (limited or limit == "none")]
-    if not limits:
-        limits = ["none"]
+    limits = [limit for limit in LIMITS if limit in limits and (limited or limit == "none")] or ["none"]
+    if "quota + burst" in limits and not cgroups.can_burst():
+        limits.remove("quota + burst")
+        run.note("missing", "This kernel has no burst (it came with 5.14): that limit was left out.")
     most = max(demands_percent)
     conditions = [
         Condition(limit, demand, neighbour)

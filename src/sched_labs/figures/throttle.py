@@ -331,10 +331,11 @@ def _threads_caption(table: pd.DataFrame) -> str:
     if seen.empty:
         return "No limit was set here, so nothing was used up."
     one, many = seen.iloc[0], seen.iloc[-1]
+    cpus = f"{many['cpus']:g} CPU{'s' * int(many['cpus'] > 1)}"
     return (
         f"{axes.time_text(many['quota_ns'])} of CPU time last {one['threads']:g} "
         f"thread{'s' * int(one['threads'] > 1)} {axes.time_text(one['ran_ns'])} and {many['threads']:g} "
-        f"threads {axes.time_text(many['ran_ns'])} on {many['cpus']:g} CPU{'s' * int(many['cpus'] > 1)}; then "
+        f"threads {axes.time_text(many['ran_ns'])} on {cpus}; then "
         f"all stand still for {axes.time_text(many['stall_ns'])}."
     )
 

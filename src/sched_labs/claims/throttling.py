@@ -1,0 +1,249 @@
+"""Claims about CPU limits: hogs under a quota, threads that share one, and a service's requests."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, yes
+
+COURSE = "a web course on scheduler latency (002), no reference given"
+HOG, THREADS, LATENCY, CONTENTION = "quota.hog", "quota.threads", "service.latency", "service.contention"
+ENOUGH_PERIODS = 10
+
+
+def _limited(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a hog under a limit that stood still at all."""
+    found = table[(table.share_percent < 100) & table.stall_ns.notna()]
+    if found.empty:
+        raise CannotTell("No thread was held back by a limit in this run.")
+    return found
+
+
+def _like_a_switch(table: pd.DataFrame) -> Verdict:
+    stalls = _limited(table)
+    low, high = stalls.stall_lo_ns.min(), stalls.stall_hi_ns.max()
+    least, most = stalls.stall_ns.min(), stalls.stall_ns.max()
+    reason = f"stalls from {ns(least)} to {ns(most)}, where the rest of the period is that long."
+    if low > 200_000:
+        return Verdict(FAILS, reason)
+    if high <= 200_000:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals reach from {ns(low)} to {ns(high)}.")
+
+
+def _default_period(table: pd.DataFrame) -> Verdict:
+    period = table.default_period_ns.iloc[0]
+    if period is None or not math.isfinite(period):
+        raise CannotTell("No group was made, so its default was not seen.")
+    return yes(period == 100e6, f"a new group here has a period of {ns(period)}.")
+
+
+def _throttled_time_ns(table: pd.DataFrame) -> Verdict:
+    field = table.throttled_field.iloc[0]
+    if not isinstance(field, str):
+        raise CannotTell("No group was made, so its cpu.stat was not seen.")
+    return yes(field == "throttled_time_ns", f"here cpu.stat calls it {field}.")
+
+
+def _many(table: pd.DataFrame) -> pd.Series:
+    """The row with the most threads, where more than one of them could run at once and all stood still."""
+    row = table.sort_values("threads").iloc[-1]
+    if min(row.threads, row.cpus) < 2:
+        raise CannotTell("This run had no two threads on two CPUs.")
+    if not math.isfinite(row.ran_ns):
+        raise CannotTell("The threads were not held back in this run.")
+    return row
+
+
+def _as_pinned(table: pd.DataFrame) -> Verdict:
+    row = _many(table)
+    reason = (
+        f"{row.threads:g} threads on {row.cpus:g} CPUs used {ns(row.quota_ns)} up in {ns(row.ran_ns)} "
+        f"(interval {ns(row.ran_lo_ns)} to {ns(row.ran_hi_ns)})."
+    )
+    if row.ran_hi_ns < row.quota_ns:
+        return Verdict(FAILS, reason)
+    if row.ran_lo_ns >= 0.95 * row.quota_ns:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The interval spans the quota: {reason}")
+
+
+def _at_most_the_rest(table: pd.DataFrame) -> Verdict:
+    row = _many(table)
+    rest = row.period_ns - row.quota_ns
+    reason = (
+        f"{row.threads:g} threads stood still for {ns(row.stall_ns)} (interval {ns(row.stall_lo_ns)} to "
+        f"{ns(row.stall_hi_ns)}); period - quota is {ns(rest)}."
+    )
+    if row.stall_lo_ns > rest:
+        return Verdict(FAILS, reason)
+    if row.stall_hi_ns <= rest:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The interval spans it: {reason}")
+
+
+def _divided_by_threads(table: pd.DataFrame) -> Verdict:
+    more = table[table.threads > table.cpus]
+    if more.empty:
+        raise CannotTell("This run had no more threads than CPUs.")
+    row = more.sort_values("threads").iloc[-1]
+    if not math.isfinite(row.ran_ns):
+        raise CannotTell("The threads were not held back in this run.")
+    claimed = row.quota_ns / row.threads
+    reason = (
+        f"{row.threads:g} threads on {row.cpus:g} CPUs: {ns(row.ran_ns)} (interval {ns(row.ran_lo_ns)} to "
+        f"{ns(row.ran_hi_ns)}); quota / threads is {ns(claimed)}, quota / CPUs {ns(row.formula_ran_ns)}."
+    )
+    between = (claimed + row.formula_ran_ns) / 2
+    if row.ran_lo_ns > between:
+        return Verdict(FAILS, reason)
+    if row.ran_hi_ns < between:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The interval spans both: {reason}")
+
+
+# ---- a service ----
+
+
+def _row(table: pd.DataFrame, limit: str, neighbour: str = "idle") -> Any:
+    """The condition with the highest demand."""
+    found = table[(table.limit == limit) & (table.neighbour == neighbour)]
+    if found.empty:
+        words = {"none": "no limit", "quota": "a quota"}.get(limit, limit)
+        raise CannotTell(f"This run did not measure {words} with {neighbour} neighbours.")
+    return found.sort_values("demand_percent").iloc[-1]
+
+
+def _p99(row: Any) -> str:
+    return f"{ns(row.p99_ns)} (interval {ns(row.p99_lo_ns)} to {ns(row.p99_hi_ns)})"
+
+
+def _every_period(table: pd.DataFrame) -> Verdict:
+    quota = table[(table.limit == "quota") & (table.neighbour == "idle")]
+    if quota.empty:
+        raise CannotTell("This run did not measure a quota with idle neighbours.")
+    if quota.periods.min() < ENOUGH_PERIODS:
+        raise CannotTell(f"Only {quota.periods.min()} periods were counted.")
+    parts = [
+        f"{row.throttled_percent:.0f} % at {row.demand_percent:g} % demand" for row in quota.itertuples()
+    ]
+    reason = f"throttled periods: {', '.join(parts)}."
+    if (quota.throttled_percent >= 90).all():
+        return Verdict(HOLDS, reason)
+    if (quota.throttled_percent < 50).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"Neither nearly all nor few: {reason}")
+
+
+def _second_mode(table: pd.DataFrame) -> Verdict:
+    row = _row(table, "quota")
+    if row.throttled_percent < 5:
+        raise CannotTell(f"Only {row.throttled_percent:.0f} % of the periods were throttled.")
+    if math.isfinite(row.second_mode_ns):
+        reason = f"{row.beyond_percent:.0f} % of the requests, most of them near {ns(row.second_mode_ns)}."
+        return Verdict(HOLDS, reason)
+    if row.beyond_percent <= 1:
+        return Verdict(FAILS, f"{row.beyond_percent:.1f} % of the requests were later than without a limit.")
+    raise CannotTell(f"{row.beyond_percent:.1f} % of the requests were later than without a limit: too few.")
+
+
+def _no_bursts(table: pd.DataFrame) -> Verdict:
+    quota, burst = _row(table, "quota"), _row(table, "quota + burst")
+    if quota.throttled_percent < 5:
+        raise CannotTell(
+            f"Only {quota.throttled_percent:.0f} % of the periods were throttled without a burst."
+        )
+    reason = (
+        f"p99 {_p99(quota)} without a burst, {_p99(burst)} with one; throttled periods "
+        f"{quota.throttled_percent:.0f} % and {burst.throttled_percent:.0f} %."
+    )
+    if burst.p99_hi_ns < quota.p99_lo_ns:
+        return Verdict(FAILS, reason)
+    if burst.p99_lo_ns >= quota.p99_lo_ns and burst.throttled_percent >= quota.throttled_percent:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _30_to_60(table: pd.DataFrame) -> Verdict:
+    quota, none = _row(table, "quota"), _row(table, "none")
+    least, most = 1 - none.p99_hi_ns / quota.p99_lo_ns, 1 - none.p99_lo_ns / quota.p99_hi_ns
+    reason = (
+        f"p99 {ns(quota.p99_ns)} with the quota and {ns(none.p99_ns)} without: "
+        f"{1 - none.p99_ns / quota.p99_ns:.0%} better (interval {least:.0%} to {most:.0%})."
+    )
+    if least >= 0.3 and most <= 0.6:
+        return Verdict(HOLDS, reason)
+    if least > 0.6 or most < 0.3:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans a limit: {reason}")
+
+
+def _weight_better(table: pd.DataFrame) -> Verdict:
+    quota, weight = _row(table, "quota", "busy"), _row(table, "weight", "busy")
+    reason = f"beside a busy neighbour p99 is {_p99(weight)} with a weight and {_p99(quota)} with the quota."
+    if weight.p99_hi_ns < quota.p99_lo_ns:
+        return Verdict(HOLDS, reason)
+    if quota.p99_hi_ns < weight.p99_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _idle_means_no_wait(table: pd.DataFrame) -> Verdict:
+    quota, none = _row(table, "quota"), _row(table, "none")
+    reason = (
+        f"with {quota.cpu_percent:.0f} % of a CPU in use p99 is {_p99(quota)} under the quota, "
+        f"{_p99(none)} without."
+    )
+    if quota.p99_lo_ns > none.p99_hi_ns:
+        return Verdict(FAILS, reason)
+    if quota.p99_hi_ns <= none.p99_hi_ns:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
+    quota, none = _row(table, "quota"), _row(table, "none")
+    if not math.isfinite(quota.run_delay_ns) or not math.isfinite(none.run_delay_ns):
+        raise CannotTell("This kernel keeps no run delay.")
+    if quota.throttled_percent < 5:
+        raise CannotTell(f"Only {quota.throttled_percent:.0f} % of the periods were throttled.")
+    reason = (
+        f"run-queue wait a request: {ns(none.run_delay_ns)} without a limit, {ns(quota.run_delay_ns)} under "
+        f"the quota (interval {ns(quota.run_delay_lo_ns)} to {ns(quota.run_delay_hi_ns)})."
+    )
+    if quota.run_delay_lo_ns > none.run_delay_hi_ns:
+        return Verdict(HOLDS, reason)
+    if quota.run_delay_hi_ns < none.run_delay_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+CLAIMS = [
+    Claim("000-101", "Being throttled costs what a context switch and its warm-up cost: 50 to 200 µs.",
+          WEB_COURSE, HOG, _like_a_switch),
+    Claim("000-140", "The default period is 100 ms.", WEB_COURSE, HOG, _default_period),
+    Claim("002-094", "cpu.stat reports the throttled time as throttled_time_ns.", COURSE, HOG,
+          _throttled_time_ns),
+    Claim("002-039", "A small CPU limit is the same as being pinned to one CPU for that part of the time.",
+          COURSE, THREADS, _as_pinned),
+    Claim("002-092", "A throttled thread waits for period minus quota at most.", COURSE, THREADS,
+          _at_most_the_rest),
+    Claim("002-095", "Threads use a quota up in quota / threads, however many CPUs there are.", COURSE,
+          THREADS, _divided_by_threads),
+    Claim("000-102", "A service limited to half a CPU on an idle machine is throttled in every period.",
+          WEB_COURSE, LATENCY, _every_period),
+    Claim("002-093", "A quota shows as a second mode in the latency histogram.", COURSE, LATENCY,
+          _second_mode),
+    Claim("002-096", "A quota cannot absorb bursts at all.", COURSE, LATENCY, _no_bursts),
+    Claim("000-103", "Taking the limit away makes p99 30 to 60 % better.", WEB_COURSE, LATENCY, _30_to_60),
+    Claim("002-097", "It is best to give services a weight (a request) and no limit.", COURSE, LATENCY,
+          _weight_better),
+    Claim("002-123", "With CPUs to spare nobody waits for one.",
+          "said to be false, for another reason, by a web course on scheduler latency (002)", LATENCY,
+          _idle_means_no_wait),
+    Claim("002-115", "Waiting for quota looks like waiting in a run queue.", COURSE, CONTENTION,
+          _looks_like_a_wait),
+]  # fmt: skip

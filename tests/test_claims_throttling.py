@@ -1,0 +1,163 @@
+"""Claims about CPU limits, each judged on CONSTRUCTED summaries for every outcome it can have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from claim_cases import Case, judged, without_a_case
+
+from sched_labs.claims import FAILS, HOLDS, UNKNOWN, throttling
+
+MS = 1e6
+NAN = float("nan")
+CLAIM = {claim.id: claim for claim in throttling.CLAIMS}
+
+
+def hog(
+    stall: tuple[float, float, float] = (50, 48, 52),
+    *,
+    share: int = 50,
+    default: float | None = 100 * MS,
+    field: str | None = "throttled_usec",
+) -> dict[str, Any]:
+    """One limit: the stall is (median, low, high) in ms."""
+    return {
+        "share_percent": share,
+        "stall_ns": stall[0] * MS,
+        "stall_lo_ns": stall[1] * MS,
+        "stall_hi_ns": stall[2] * MS,
+        "default_period_ns": default,
+        "throttled_field": field,
+    }
+
+
+def threads(
+    count: int,
+    ran: tuple[float, float, float],
+    stall: tuple[float, float, float] = (80, 79, 81),
+    cpus: int = 2,
+) -> dict[str, Any]:
+    """Under 40 of 100 ms: time to exhaustion and stall as (median, low, high) in ms."""
+    row: dict[str, Any] = {"threads": count, "cpus": cpus, "quota_ns": 40 * MS, "period_ns": 100 * MS}
+    row["formula_ran_ns"] = 40 * MS / min(count, cpus)
+    for name, values in (("ran", ran), ("stall", stall)):
+        for part, value in zip(("", "_lo", "_hi"), values, strict=True):
+            row[f"{name}{part}_ns"] = value * MS
+    return row
+
+
+def service(
+    limit: str = "quota",
+    p99: tuple[float, float, float] = (60, 50, 70),
+    *,
+    demand: int = 80,
+    neighbour: str = "idle",
+    throttled: float = 40,
+    periods: int = 30,
+    beyond: float = 20,
+    mode: float = 60,
+    delay: tuple[float, float, float] = (8, 7, 9),
+) -> dict[str, Any]:
+    """One condition: p99 and the run delay as (median, low, high) in ms."""
+    return {
+        "limit": limit,
+        "neighbour": neighbour,
+        "demand_percent": demand,
+        "p99_ns": p99[0] * MS,
+        "p99_lo_ns": p99[1] * MS,
+        "p99_hi_ns": p99[2] * MS,
+        "throttled_percent": throttled,
+        "periods": periods,
+        "beyond_percent": beyond,
+        "second_mode_ns": mode * MS,
+        "cpu_percent": 40.0,
+        "run_delay_ns": delay[0] * MS,
+        "run_delay_lo_ns": delay[1] * MS,
+        "run_delay_hi_ns": delay[2] * MS,
+    }
+
+
+def free(p99: tuple[float, float, float] = (20, 18, 22), **more: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"throttled": 0, "periods": 0, "delay": (2, 1, 3)}
+    return service("none", p99, **given | more)
+
+
+CASES: list[Case] = [
+    ("000-101", HOLDS, [hog((0.1, 0.05, 0.2))], "stalls from 100 µs"),
+    ("000-101", FAILS, [hog(), hog((20, 19, 21), share=80)], "stalls from 20 ms to 50 ms"),
+    ("000-101", UNKNOWN, [hog((0.3, 0.1, 0.4))], "from 100 µs to 400 µs"),
+    ("000-101", UNKNOWN, [hog(share=100)], "No thread was held back"),
+    ("000-140", HOLDS, [hog()], "a period of 100 ms"),
+    ("000-140", FAILS, [hog(default=50 * MS)], "a period of 50 ms"),
+    ("000-140", UNKNOWN, [hog(default=None)], "No group was made"),
+    ("002-094", HOLDS, [hog(field="throttled_time_ns")], "throttled_time_ns"),
+    ("002-094", FAILS, [hog()], "throttled_usec"),
+    ("002-094", UNKNOWN, [hog(field=None)], "No group was made"),
+    ("002-039", HOLDS, [threads(4, (40, 39, 41))], "4 threads on 2 CPUs used 40 ms up in 40 ms"),
+    ("002-039", FAILS, [threads(1, (40, 39, 41)), threads(4, (20, 19, 21))], "in 20 ms"),
+    ("002-039", UNKNOWN, [threads(4, (35, 20, 45))], "spans the quota"),
+    ("002-039", UNKNOWN, [threads(4, (40, 39, 41), cpus=1)], "no two threads on two CPUs"),
+    ("002-039", UNKNOWN, [threads(4, (NAN, NAN, NAN))], "not held back"),
+    ("002-092", HOLDS, [threads(4, (40, 39, 41), (59, 58, 60))], "period - quota is 60 ms"),
+    ("002-092", FAILS, [threads(4, (20, 19, 21))], "stood still for 80 ms"),
+    ("002-092", UNKNOWN, [threads(4, (30, 19, 41), (70, 59, 81))], "spans it"),
+    ("002-095", HOLDS, [threads(16, (2.5, 2.4, 2.6))], "quota / threads is 2.5 ms"),
+    ("002-095", FAILS, [threads(2, (20, 19, 21)), threads(16, (20, 19, 21))], "quota / CPUs 20 ms"),
+    ("002-095", UNKNOWN, [threads(16, (11, 2, 20))], "spans both"),
+    ("002-095", UNKNOWN, [threads(2, (20, 19, 21))], "no more threads than CPUs"),
+    ("002-095", UNKNOWN, [threads(16, (NAN, NAN, NAN))], "not held back"),
+    ("000-102", HOLDS, [service(throttled=100), service(demand=30, throttled=95)], "95 % at 30 % demand"),
+    ("000-102", FAILS, [service(throttled=90), service(demand=30, throttled=2)], "2 % at 30 % demand"),
+    ("000-102", UNKNOWN, [service(throttled=70)], "Neither nearly all nor few"),
+    ("000-102", UNKNOWN, [service(periods=3)], "Only 3 periods"),
+    ("000-102", UNKNOWN, [free()], "did not measure a quota"),
+    ("002-093", HOLDS, [service()], "20 % of the requests, most of them near 60 ms"),
+    ("002-093", FAILS, [service(beyond=0.5, mode=NAN)], "0.5 % of the requests"),
+    ("002-093", UNKNOWN, [service(beyond=2, mode=NAN)], "too few"),
+    ("002-093", UNKNOWN, [service(throttled=1)], "Only 1 % of the periods"),
+    ("002-096", FAILS, [service(), service("quota + burst", (30, 25, 35), throttled=2)], "40 % and 2 %"),
+    ("002-096", HOLDS, [service(), service("quota + burst", (61, 55, 70), throttled=41)], "40 % and 41 %"),
+    ("002-096", UNKNOWN, [service(), service("quota + burst", (52, 45, 60))], "overlap"),
+    ("002-096", UNKNOWN, [service()], "did not measure quota + burst"),
+    ("002-096", UNKNOWN, [service(throttled=0), service("quota + burst")], "Only 0 %"),
+    ("000-103", HOLDS, [service("quota", (40, 39, 41)), free((20, 19, 21))], "50% better"),
+    ("000-103", FAILS, [service("quota", (100, 90, 110)), free()], "80% better"),
+    ("000-103", FAILS, [service("quota", (21, 20, 22)), free()], "5% better"),
+    ("000-103", UNKNOWN, [service("quota", (40, 20, 60)), free()], "spans a limit"),
+    (
+        "002-097",
+        HOLDS,
+        [service(neighbour="busy"), service("weight", (20, 18, 22), neighbour="busy")],
+        "20 ms (interval 18 ms to 22 ms) with a weight",
+    ),
+    (
+        "002-097",
+        FAILS,
+        [service(neighbour="busy"), service("weight", (90, 80, 99), neighbour="busy")],
+        "90 ms (interval 80 ms to 99 ms) with a weight",
+    ),
+    (
+        "002-097",
+        UNKNOWN,
+        [service(neighbour="busy"), service("weight", (60, 55, 99), neighbour="busy")],
+        "overlap",
+    ),
+    ("002-123", FAILS, [service(), free()], "with 40 % of a CPU in use"),
+    ("002-123", HOLDS, [service("quota", (20, 18, 22)), free()], "under the quota"),
+    ("002-123", UNKNOWN, [service("quota", (25, 19, 30)), free()], "overlap"),
+    ("002-115", HOLDS, [service(), free()], "2 ms without a limit, 8 ms under the quota"),
+    ("002-115", FAILS, [service(delay=(2, 1, 2.5)), free()], "2 ms under the quota"),
+    ("002-115", UNKNOWN, [service(delay=(3, 2, 4)), free()], "overlap"),
+    ("002-115", UNKNOWN, [service(delay=(NAN, NAN, NAN)), free()], "keeps no run delay"),
+    ("002-115", UNKNOWN, [service(throttled=0), free()], "Only 0 %"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}")
+def test_each_outcome_on_a_constructed_summary(case: Case) -> None:
+    judged(CLAIM[case[0]], case)
+
+
+def test_every_claim_has_a_case_for_every_outcome() -> None:
+    assert without_a_case(throttling.CLAIMS, CASES) == set()
