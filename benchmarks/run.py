@@ -6,9 +6,10 @@ busier or slower moves both.  Exits with status 1 when a target is missed.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import numpy as np
 
 from sched_labs import lock, placement, workloads
 from sched_labs.errors import SchedLabError
+from sched_labs.experiments import peers
 from sched_labs.experiments.surroundings import Surroundings
 from sched_labs.probes import runqlat
 
@@ -31,7 +33,13 @@ FRESH_STARTS = 9
 RATIO_TARGET = 0.03
 IMPORT_TARGET_S = 0.150
 DOCTOR_TARGET_S = 2.0
-PEER_PROBE = "/usr/sbin/runqlat"  # of libbpf-tools
+PEERS = {"runqlat": "libbpf-tools runqlat", "runqlat-bpfcc": "bcc runqlat"}
+PROBE_BLOCKS = 15
+ATTRIBUTION_TARGET = 0.75
+COUNT_TARGET = 0.01
+QUANTILES = (0.5, 0.9, 0.99)
+THREADS = ("--by", "pipe", "--between", "threads", "--trials", "3", "--round-trips", str(ROUND_TRIPS))
+FLOOD = ("--by", "yield", "--between", "threads", "--trials", "1", "--round-trips", "300000")
 
 
 @dataclass(frozen=True)
@@ -148,65 +156,184 @@ def doctor_time() -> list[Line]:
     return [Line(what, f"{median:.2f} s", target, median < DOCTOR_TARGET_S)]
 
 
-def under_our_probe_ns(cpu: int) -> float:
+def under_our_probe_ns(cpu: int, *, attribution: bool) -> float:
     """Our ping-pong while our probe counts every wait of both sides."""
     with workloads.start("pingpong", PING_PONG) as pingpong:
         placement.pin(pingpong.tids, [cpu])
-        with runqlat.watch(pids=pingpong.tids, duration_s=60) as probe:
+        with runqlat.watch(pids=pingpong.tids, duration_s=60, attribution=attribution) as probe:
             probe.start()
             exchange = next(block for block in pingpong.run() if block.text("condition") == "exchange")
             probe.stop()
     return exchange["elapsed_ns"] / exchange["round_trips"]
 
 
-def under_peer_probe_ns(cpu: int) -> float:
-    """Our ping-pong while libbpf-tools' runqlat counts the waits of the whole machine."""
-    peer = subprocess.Popen(
-        [PEER_PROBE], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    with peer:
-        try:
-            time.sleep(1)  # it says when it is ready, but into a pipe only at its end
-            if peer.poll() is not None:
-                raise NotMeasurable(f"{PEER_PROBE} does not run here (status {peer.returncode})")
+def under_peer_probe_ns(cpu: int, name: str) -> float:
+    """Our ping-pong while another tool counts the waits of the whole machine."""
+    try:
+        with peers.running(name):
             return our_pipe_ns(cpu)
-        finally:
-            peer.send_signal(signal.SIGINT)
-            try:
-                peer.communicate(timeout=5)
-            except subprocess.TimeoutExpired:
-                peer.kill()
+    except peers.PeerError as error:
+        raise NotMeasurable(str(error)) from error
+
+
+def usable_peers(cpu: int) -> tuple[list[str], list[Line]]:
+    """The tools that run here, and a line for each that does not."""
+    usable, lines = [], []
+    for name in PEERS:
+        try:
+            with peers.running(name):
+                usable.append(name)
+        except peers.PeerError as error:
+            lines.append(Line(f"{PEERS[name]}", "not measurable", "none", None, str(error)))
+    return usable, lines
 
 
 def probe_overhead(cpu: int) -> list[Line]:
-    """Two ping-pongs under a probe against one without; one switch per hand-over is the worst case."""
-    lines: list[Line] = []
+    """Ping-pongs under a probe against one without; one switch per hand-over is the worst case."""
     available = runqlat.available()
     if not available.ok:
         return [Line("ping-pong under our probe", "not measurable", "none", None, available.why)]
-    sides: list[Callable[[], float]] = [lambda: our_pipe_ns(cpu), lambda: under_our_probe_ns(cpu)]
-    peer_why = "" if os.access(PEER_PROBE, os.X_OK) else f"{PEER_PROBE} is not installed"
-    if not peer_why and os.geteuid() != 0:
-        peer_why = f"{PEER_PROBE} needs root"
-    if not peer_why:
-        sides.append(lambda: under_peer_probe_ns(cpu))
+    usable, lines = usable_peers(cpu)
+    names = ["our probe", "our probe with attribution", *(PEERS[name] for name in usable)]
+    sides: list[Callable[[], float]] = [
+        lambda: our_pipe_ns(cpu),
+        lambda: under_our_probe_ns(cpu, attribution=False),
+        lambda: under_our_probe_ns(cpu, attribution=True),
+        *(functools.partial(under_peer_probe_ns, cpu, name) for name in usable),
+    ]
     try:
-        free, *probed = alternate(*sides, blocks=9)
+        free, *probed = alternate(*sides, blocks=PROBE_BLOCKS)
     except (NotMeasurable, SchedLabError) as error:
         return [
-            Line("ping-pong under a probe", "not measurable", "none", None, str(error).replace("\n", " "))
+            *lines,
+            Line("ping-pong under a probe", "not measurable", "none", None, str(error).replace("\n", " ")),
         ]
-    per_trip = f"{statistics.median(free):,.0f} ns without a probe"
-    for name, values in zip(("our probe", "libbpf-tools runqlat"), probed, strict=False):
+    per_trip = f"{statistics.median(free):,.0f} ns a round trip without a probe"
+    for name, values in zip(names, probed, strict=True):
         ratio, low, high = ratio_interval(values, free)
         value = f"{ratio:.3f} [{low:.3f}, {high:.3f}]"
         lines.append(Line(f"ping-pong under {name} / without", value, "none", None, per_trip))
-    if len(probed) == 2:
-        ratio, low, high = ratio_interval(probed[0], probed[1])
-        value = f"{ratio:.3f} [{low:.3f}, {high:.3f}]"
-        lines.append(Line("ping-pong under our probe / under runqlat", value, "none", None))
-    else:
-        lines.append(Line("libbpf-tools runqlat", "not measurable", "none", None, peer_why))
+    for name, theirs in zip(usable, probed[2:], strict=True):
+        for ours, values, most in (
+            ("our probe", probed[0], 1.0),
+            ("attribution", probed[1], ATTRIBUTION_TARGET),
+        ):
+            share, low, high = added_interval(values, theirs, free)
+            remark = "" if low > most or high <= most else "the interval reaches over the target"
+            lines.append(
+                Line(
+                    f"added by {ours} / added by {PEERS[name]}",
+                    f"{share:.2f} [{low:.2f}, {high:.2f}]",
+                    f"<= {most:g}",
+                    share <= most,
+                    remark,
+                )
+            )
+    return lines
+
+
+def added_interval(
+    ours: Sequence[float], theirs: Sequence[float], free: Sequence[float]
+) -> tuple[float, float, float]:
+    """What we add over what they add, with its 95 % bootstrap interval; blocks are drawn together."""
+    a, b, base = np.asarray(ours), np.asarray(theirs), np.asarray(free)
+    picks = np.random.default_rng(0).integers(0, base.size, size=(4000, base.size))
+    middle = np.median(base[picks], axis=1)
+    shares = (np.median(a[picks], axis=1) - middle) / (np.median(b[picks], axis=1) - middle)
+    low, high = np.quantile(shares, (0.025, 0.975))
+    whole = float((np.median(a) - np.median(base)) / (np.median(b) - np.median(base)))
+    return whole, float(low), float(high)
+
+
+def probe_agreement(cpu: int) -> list[Line]:
+    """Our probe and its peers on the same waits: the waits of one ping-pong, all tools at once."""
+    lines: list[Line] = []
+    for name, words in PEERS.items():
+        try:
+            with workloads.start("pingpong", THREADS) as pingpong:
+                placement.pin(pingpong.tids, [cpu])
+                with runqlat.watch([pingpong.pid], 60) as probe, peers.running(name, pingpong.pid) as peer:
+                    probe.start()
+                    pingpong.run()
+                    waits = probe.stop()
+        except (peers.PeerError, SchedLabError) as error:
+            said = str(error).replace("\n", " ")
+            lines.append(Line(f"our probe and {words}", "not measurable", "none", None, said))
+            continue
+        theirs = peer.histogram()
+        ratio = waits.total / max(1, sum(theirs.values()))
+        lines.append(
+            Line(
+                f"waits counted by our probe / by {words}",
+                f"{ratio:.4f}",
+                f"1 ± {COUNT_TARGET}",
+                abs(ratio - 1) <= COUNT_TARGET,
+                f"{waits.total:,} waits",
+            )
+        )
+        apart = [
+            abs(octave(waits.quantile_ns(q) / 1e3) - octave(peer_quantile_us(theirs, q))) for q in QUANTILES
+        ]
+        lines.append(
+            Line(
+                f"p50, p90, p99 of our probe and {words}",
+                ", ".join(map(str, apart)) + " buckets apart",
+                "at most 1",
+                max(apart) <= 1,
+            )
+        )
+    return lines
+
+
+def octave(us: float) -> int:
+    """The number of the power of two that a time falls into; below 2 us it is the first."""
+    return int(max(us, 1)).bit_length()
+
+
+def peer_quantile_us(histogram: dict[int, int], q: float) -> int:
+    """The lower edge of the bucket that holds a quantile."""
+    rank, before = q * sum(histogram.values()), 0
+    for low, waits in sorted(histogram.items()):
+        before += waits
+        if waits and before >= rank:
+            return low
+    return 0
+
+
+def first_histogram(cpu: int) -> list[Line]:
+    """From the call to the first histogram, and how many waits a flood of switches loses."""
+    if not runqlat.available().ok:
+        return []
+    times = []
+    for _ in range(5):
+        with workloads.start("pingpong", PING_PONG) as pingpong:
+            start = time.perf_counter()
+            with runqlat.watch(pingpong.tids, 10, 0.05) as probe:
+                probe.start()
+                next(iter(probe))
+                times.append(time.perf_counter() - start)
+    median = statistics.median(times)
+    lines = [Line("call to first histogram", f"{median:.2f} s", "< 1 s", median < 1)]
+    cpus = sorted(os.sched_getaffinity(0))
+    with contextlib.ExitStack() as stack:
+        floods = [stack.enter_context(workloads.start("pingpong", FLOOD)) for _ in cpus]
+        for flood, on in zip(floods, cpus, strict=True):
+            placement.pin(flood.tids, [on])
+        probe = stack.enter_context(runqlat.watch([flood.pid for flood in floods], 60))
+        probe.start()
+        for flood in floods:
+            flood.go()
+        blocks = [
+            block for flood in floods for block in flood.records() if block.text("condition") == "exchange"
+        ]
+        waits = probe.stop()
+    switches = sum(block["voluntary"] + block["involuntary"] for block in blocks)
+    rate = sum((b["voluntary"] + b["involuntary"]) / b["elapsed_ns"] * 1e9 for b in blocks)
+    share = waits.lost / max(1, waits.total + waits.lost)
+    counted = f"{waits.total:,} waits counted of {switches:,} switches"
+    # Each side's first and last wait may lie outside what the kernel counted.
+    ok = share == 0 and waits.total >= switches - 8 * len(floods)
+    lines.append(Line(f"waits lost at {rate / 1e6:.2f} million switches/s", f"{share:.4%}", "0", ok, counted))
     return lines
 
 
@@ -225,7 +352,7 @@ def main() -> int:
         with lock.machine("benchmarks", waiting=lambda who: print(f"Waiting for {who}.", file=sys.stderr)):
             cpu = placement.quiet_cpu()
             surroundings = Surroundings()
-            lines = [*against_perf(cpu), *probe_overhead(cpu)]
+            lines = [*against_perf(cpu), *probe_overhead(cpu), *probe_agreement(cpu), *first_histogram(cpu)]
             around = surroundings.since()
             lines += [*import_times(), *doctor_time()]
     except SchedLabError as error:
