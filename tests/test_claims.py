@@ -153,6 +153,32 @@ def spaced(
     }
 
 
+def script(
+    size: int = 16 * KIB,
+    tax: float = 11.0,
+    half: float = 1.0,
+    *,
+    ratio: float = 2.3,
+    speedup: float = 1.0,
+    spread: float = 0.1,
+    place: str = "pinned",
+) -> dict[str, Any]:
+    """One row of a run of the Python script: a tax of +- half ns, a ratio and a speed-up of +- spread."""
+    return {
+        "placement": place,
+        "buffer_bytes": size,
+        "tax_ns": tax,
+        "tax_lo_ns": tax - half,
+        "tax_hi_ns": tax + half,
+        "ratio": ratio,
+        "ratio_lo": ratio - spread,
+        "ratio_hi": ratio + spread,
+        "speedup": speedup,
+        "speedup_lo": speedup - spread,
+        "speedup_hi": speedup + spread,
+    }
+
+
 CASES: list[Case] = [
     # claim, outcome, rows of the constructed summary, what the reason must say
     ("000-007", HOLDS, [cell()], "2 µs a switch, interval 1.9 µs to 2.1 µs"),
@@ -257,7 +283,7 @@ CASES: list[Case] = [
     ("spacing", UNKNOWN, [spaced(2_000, rounds=0.25), spaced(16_000, 9000, rounds=16)], "do not decide"),
     ("spacing", UNKNOWN, [spaced(2_000, rounds=0.25), spaced(16_000)], "below and above one round"),
     ("000-037", HOLDS, [point(256 * KIB, 240_000)], "240 µs after a partner of 4 MiB"),
-    ("000-037", FAILS, [point(256 * KIB, e, partner=p) for p, e in ((MIB, 500), (4 * MIB, 240_000))], "500 ns"),
+    ("000-037", FAILS, [point(256 * KIB, e, partner=p) for p, e in ((MIB, 500), (MIB * 4, 2.4e5))], "500"),
     ("000-037", UNKNOWN, [point(256 * KIB, 120_000)], "spans a limit"),
     ("000-037", UNKNOWN, [point(MIB, 120_000)], "256 KiB"),
     ("000-054", FAILS, [point(16 * KIB, 0, line=1.1), point(2 * MIB, 0, line=12)], "16 KiB and 12 ns in 2"),
@@ -275,6 +301,20 @@ CASES: list[Case] = [
     ("000-009", UNKNOWN, [point(MIB, 7500, direct=-5)], "direct cost beside it"),
     # The rest of the grid is not the curve.
     ("larger", UNKNOWN, [*(point(KIB * s, 9e4, partner=MIB) for s in (4, 8)), point(MIB, 90)], "Three"),
+    ("000-056", FAILS, [script(), script(64 * MIB, 10.5)], "16 KiB (interval 10.0 to 12.0) and 10.5"),
+    ("000-056", HOLDS, [script(tax=3), script(64 * MIB, 30)], "30.0 ns with 64 MiB"),
+    ("000-056", UNKNOWN, [script(tax=11, half=6), script(64 * MIB, 20)], "span one half"),
+    ("000-056", UNKNOWN, [script()], "two sizes of buffer"),
+    ("000-051", FAILS, [script(), script(64 * MIB, 30)], "11.0 of 30.0 ns"),
+    ("000-051", HOLDS, [script(tax=0.1, half=0.1), script(64 * MIB, 30)], "0.1 of 30.0 ns"),
+    ("000-051", UNKNOWN, [script(tax=2, half=3), script(64 * MIB, 20)], "span a tenth"),
+    ("000-049", FAILS, [script(), script(64 * MIB)], "2.30 times as long"),
+    ("000-049", HOLDS, [script(), script(64 * MIB, ratio=2.96)], "2.96 times as long"),
+    ("000-049", UNKNOWN, [script(), script(64 * MIB, ratio=2.7)], "spans 2.7"),
+    ("000-058", FAILS, [script(place="unpinned")], "1.00 times the steps of one"),
+    ("000-058", HOLDS, [script(place="unpinned", speedup=1.9)], "1.90 times the steps of one"),
+    ("000-058", UNKNOWN, [script(place="unpinned", speedup=1.5)], "spans 1.5"),
+    ("000-058", UNKNOWN, [script()], "without its pin"),
     ("000-005", UNKNOWN, [point(4 * KIB, 400, half=399), point(MIB, 29300, half=29000)], "factor of two"),
     ("000-008", UNKNOWN, [point(MIB, 11000, half=10900)], "noise hides"),
     ("000-028", UNKNOWN, [point(64 * KIB, 1000, kernel=np.nan)], "touches nothing"),

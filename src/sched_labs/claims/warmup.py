@@ -290,6 +290,72 @@ def _spacing_without_end(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals do not decide: {reason}")
 
 
+def _script(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """The pinned runs of the Python script with the smallest and with the largest buffer."""
+    found = table[table.placement == "pinned"].sort_values("buffer_bytes")
+    if len(found) < 2:
+        raise CannotTell("The script was not run pinned with two sizes of buffer.")
+    return found.iloc[0], found.iloc[-1]
+
+
+def _script_needs_the_cache(table: pd.DataFrame) -> Verdict:
+    small, large = _script(table)
+    reason = (
+        f"a step's tax is {small.tax_ns:.1f} ns with {size(small.buffer_bytes)} "
+        f"(interval {small.tax_lo_ns:.1f} to {small.tax_hi_ns:.1f}) and {large.tax_ns:.1f} ns with "
+        f"{size(large.buffer_bytes)} ({large.tax_lo_ns:.1f} to {large.tax_hi_ns:.1f})."
+    )
+    # "Dramatically" is taken as to less than half.
+    if small.tax_hi_ns < 0.5 * large.tax_lo_ns:
+        return Verdict(HOLDS, reason)
+    if small.tax_lo_ns > 0.5 * large.tax_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span one half: {reason}")
+
+
+def _script_is_pure_warm_up(table: pd.DataFrame) -> Verdict:
+    small, large = _script(table)
+    reason = (
+        f"{small.tax_ns:.1f} of {large.tax_ns:.1f} ns a step are there with {size(small.buffer_bytes)} too, "
+        "which lies in the nearest cache."
+    )
+    # What a set in the nearest cache pays as well is no warm-up; a tenth of it would be a trace.
+    if small.tax_lo_ns > 0.1 * large.tax_hi_ns:
+        return Verdict(FAILS, reason)
+    if small.tax_hi_ns < 0.1 * large.tax_lo_ns:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals span a tenth: {reason}")
+
+
+def _script_three_times(table: pd.DataFrame) -> Verdict:
+    _, row = _script(table)
+    reason = (
+        f"two threads that yield take {row.ratio:.2f} times as long as one that does not "
+        f"(interval {row.ratio_lo:.2f} to {row.ratio_hi:.2f}), for twice the work."
+    )
+    if row.ratio_lo >= 2.7:
+        return Verdict(HOLDS, reason)
+    if row.ratio_hi < 2.7:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans 2.7: {reason}")
+
+
+def _script_runs_in_parallel(table: pd.DataFrame) -> Verdict:
+    found = table[table.placement == "unpinned"]
+    if found.empty:
+        raise CannotTell("The script was not run without its pin.")
+    row = found.iloc[0]
+    reason = (
+        f"without the pin two threads make {row.speedup:.2f} times the steps of one in the same time "
+        f"(interval {row.speedup_lo:.2f} to {row.speedup_hi:.2f})."
+    )
+    if row.speedup_lo > 1.5:
+        return Verdict(HOLDS, reason)
+    if row.speedup_hi < 1.5:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans 1.5: {reason}")
+
+
 CLAIMS = [
     Claim("000-005", "Every switch costs the same in cold caches, whatever the working set.", WEB_COURSE,
           "warmup.sweep", _constant),
@@ -320,4 +386,12 @@ CLAIMS = [
           "bursts.spacing", _even_is_dear_at_any_rate),
     Claim("spacing", "The longer a thread runs between two switches, the more each of them costs.",
           "what the first half of the curve suggests", "bursts.spacing", _spacing_without_end),
+    Claim("000-056", "With a working set of 16 KiB the script's switching overhead drops dramatically.",
+          WEB_COURSE, "interpreter.script", _script_needs_the_cache),
+    Claim("000-051", "What the Python script's switching run takes longer is pure cache warm-up.", WEB_COURSE,
+          "interpreter.script", _script_is_pure_warm_up),
+    Claim("000-049", "Switching makes the script's two threads take three times as long as one, not twice.",
+          WEB_COURSE, "interpreter.script", _script_three_times),
+    Claim("000-058", "Without a pin the script's two Python threads run in parallel.", WEB_COURSE,
+          "interpreter.script", _script_runs_in_parallel),
 ]  # fmt: skip
