@@ -17,6 +17,7 @@ from .version import __version__
 _WHERE = {
     "context_switch": ("sched_labs.experiments.context_switch", None),
     "warmup": ("sched_labs.experiments.warmup", None),
+    "interpreter": ("sched_labs.experiments.interpreter", None),
     "yielding": ("sched_labs.experiments.yielding", None),
     "bursts": ("sched_labs.experiments.bursts", None),
     "recovery": ("sched_labs.experiments.recovery", None),

@@ -15,6 +15,7 @@ MODULES = {
     "service.contention": "service",
     "context_switch.matrix": "context_switch",
     "warmup.sweep": "warmup",
+    "interpreter.script": "interpreter",
     "recovery.curve": "recovery",
     "bursts.spacing": "bursts",
     "yielding.semantics": "yielding",

@@ -22,6 +22,7 @@ from . import (
     fpu,
     histogram,
     hops,
+    interpreter,
     loops,
     matrix,
     observer,
@@ -61,6 +62,7 @@ __all__ = [
     "fpu",
     "histogram",
     "hops",
+    "interpreter",
     "ladder",
     "loops",
     "matrix",
@@ -76,7 +78,6 @@ __all__ = [
     "style",
     "throttle",
     "ticks",
-
     "wakeplace",
     "warmup",
     "yielding",
