@@ -136,6 +136,56 @@ def edge(granted: float, refused: str | None = "EBUSY", limit: float = 95) -> li
     return [{"granted_percent": granted, "step_percent": 2.5, "refused_by": refused, "limit_percent": limit}]
 
 
+def woken(
+    condition: str, half: float, tail: float, stacked: float = 0, spread: float = 0.01
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "condition": condition,
+            "p50_ns": half,
+            "p50_lo_ns": half * (1 - spread),
+            "p50_hi_ns": half * (1 + spread),
+            "p99_ns": tail,
+            "p99_lo_ns": tail * (1 - spread),
+            "p99_hi_ns": tail * (1 + spread),
+            "on_waker_percent": stacked,
+            "on_waker_lo_percent": stacked * (1 - spread),
+            "on_waker_hi_percent": stacked * (1 + spread),
+            "slow_percent": 7.0,
+        }
+    ]
+
+
+def tick(period: float, spread: float = 0.001, **more: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "period_ns": period,
+            "period_lo_ns": period * (1 - spread),
+            "period_hi_ns": period * (1 + spread),
+            "strength": 0.4 if period != period else 0.99,
+            "tick_ns": 4e6,
+            "in_phase_p50_ns": 18e3,
+            "timer_interrupts": 500.0,
+            "device_interrupts": 5.0,
+        }
+        | more
+    ]
+
+
+def clients(closed: float, open_: float, spread: float = 0.01, **more: float) -> list[dict[str, Any]]:
+    return [
+        {
+            "client": name,
+            "p99_ns": tail,
+            "p99_lo_ns": tail * (1 - spread),
+            "p99_hi_ns": tail * (1 + spread),
+            "waited_ns": more.get(f"{name}_waited", 0.0),
+            "run_delay_ns": more.get("delay", 2e6),
+        }
+        for name, tail in (("closed", closed), ("open", open_))
+    ]
+
+
 CASES: list[Case] = [
     ("002-021", HOLDS, crowd(wakeups_per_slice=0.99), "99.0% of the turns"),
     ("002-021", FAILS, crowd(wakeups_per_slice=0.004), "0.4% of the turns"),
@@ -239,6 +289,41 @@ CASES: list[Case] = [
     ("L41", HOLDS, edge(95), "set to 95 %"),
     ("L41", FAILS, edge(90), "set to 95 %"),
     ("L41", UNKNOWN, edge(90, limit=nan), "does not tell its limit"),
+    ("002-018", FAILS, woken("idle CPUs", 20e3, 90e3), "99 % within 90 µs"),
+    ("002-018", HOLDS, woken("idle CPUs", 4e6, 11e6), "within 4 ms"),
+    ("002-018", UNKNOWN, woken("idle CPUs", 20e3, 4e6), "other programs run"),
+    ("002-002", FAILS, woken("idle CPUs", 20e3, 90e3), "took 90 µs or more"),
+    ("002-002", HOLDS, woken("idle CPUs", 20e3, 11e6), "took 11 ms or more"),
+    ("002-002", UNKNOWN, woken("idle CPUs", 20e3, 5e6), "spans"),
+    ("002-002", UNKNOWN, woken("every CPU busy", 20e3, 5e6), "did not measure wake-ups with idle CPUs"),
+    ("002-007", FAILS, woken("idle CPUs", 20e3, 90e3, 0.5), "0.5 % of the woken threads"),
+    ("002-007", HOLDS, woken("idle CPUs", 20e3, 90e3, 95), "95.0 %"),
+    ("002-007", UNKNOWN, woken("idle CPUs", 20e3, 90e3, 30), "filled the idle CPUs"),
+    ("002-123", FAILS, woken("bound to the waker", 3e3, 4e6), "took 4 ms or more, and 7 %"),
+    ("002-123", HOLDS, woken("bound to the waker", 3e3, 2e4), "took 20 µs"),
+    ("002-123", UNKNOWN, woken("bound to the waker", 3e3, 5e5), "took 500 µs"),
+    ("002-065", HOLDS, tick(1e6), "1000 times a second"),
+    ("002-065", FAILS, tick(4e6), "250 times a second"),
+    ("002-065", UNKNOWN, tick(1e6, 0.2), "spans"),
+    ("002-065", UNKNOWN, tick(nan), "no period: the best comb is 40% full"),
+    ("L26", HOLDS, tick(4.0007e6), "every 4 ms, and 1/HZ is 4 ms"),
+    ("L26", FAILS, tick(1e6), "every 1 ms, and 1/HZ is 4 ms"),
+    ("L26", UNKNOWN, tick(4e6, tick_ns=nan), "does not tell its tick"),
+    ("002-067", HOLDS, tick(1e6, in_phase_p50_ns=80e3), "take 80 µs"),
+    ("002-067", FAILS, tick(1e6), "take 18 µs"),
+    ("002-067", UNKNOWN, tick(1e6, in_phase_p50_ns=50e3), "take 50 µs"),
+    ("002-069", FAILS, tick(4e6), "500 times, devices 5 times"),
+    ("002-069", HOLDS, tick(4e6, device_interrupts=5000.0), "devices 5000 times"),
+    ("002-069", UNKNOWN, tick(4e6, device_interrupts=500.0), "devices 500 times"),
+    ("002-069", UNKNOWN, tick(4e6, timer_interrupts=3.0), "Too few"),
+    ("002-069", UNKNOWN, tick(4e6, timer_interrupts=nan), "does not tell"),
+    ("L46", FAILS, clients(1e5, 45e6), "a p99 of 100 µs, the one that keeps to its schedule 45 ms"),
+    ("L46", HOLDS, clients(1e5, 1.1e5), "110 µs"),
+    ("L46", UNKNOWN, clients(1e5, 2e5, 0.3), "spans"),
+    ("002-116", FAILS, clients(1e5, 45e6, closed_waited=50e6, open_waited=1300e6), "missed 1.25e+03 ms"),
+    ("002-116", HOLDS, clients(1e5, 45e6, closed_waited=5e6, open_waited=7e6), "missed 2 ms"),
+    ("002-116", UNKNOWN, clients(1e5, 45e6, closed_waited=5e6, open_waited=9e6), "missed 4 ms"),
+    ("002-116", UNKNOWN, clients(1e5, 45e6, delay=nan), "no run delay"),
 ]  # fmt: skip
 
 

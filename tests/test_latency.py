@@ -14,6 +14,8 @@ from sched_labs import lock, machine
 from sched_labs.errors import ParameterError, PlacementError
 from sched_labs.experiments import find
 from sched_labs.experiments.slices import turns
+from sched_labs.experiments.ticks import interrupts, period
+from sched_labs.machine import files
 from sched_labs.result import Result
 
 CPUS = len(machine.survey().cpus_allowed)
@@ -291,3 +293,138 @@ def test_reservations_up_to_the_edge(tmp_path_factory: pytest.TempPathFactory) -
 def test_policies_that_no_run_could_use(name: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         find(f"policies.{name}")(progress=False, save=False, **wrong)
+
+
+# ---- placement --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def woken(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return tiny("wakeplace.sweep", tmp_path_factory)
+
+
+def test_woken_threads_run_where_they_may(woken: Result) -> None:
+    data, home = woken.data, woken.parameters["waker_cpu"]
+    assert (data["wait_ns"] > 0).all() and (data["waker_cpu"] == home).all()
+    assert set(data["after_cpu"]) <= set(woken.parameters["cpus"])
+    table = woken.summary().set_index("condition")
+    assert table.loc["bound to the waker", "on_waker_percent"] == 100
+    assert len(table) == (4 if CPUS > 1 else 1)
+    if CPUS > 1:
+        assert table.loc["bound to an idle CPU", "on_waker_percent"] == 0
+        assert table.loc["bound to an idle CPU", "stayed_percent"] > 90
+    drawn(woken)
+
+
+@pytest.mark.parametrize("wrong", [{"workers": 0}, {"gap_us": 1}, {"trials": True}, {"duration_s": 0}])
+def test_wake_ups_that_no_run_could_use(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        find("wakeplace.sweep")(progress=False, save=False, **wrong)
+
+
+# ---- ticks ------------------------------------------------------------------------------------------------
+
+
+def comb(period_ns: float, watched_ns: float, seed: int, *, of: float = 1.0, noise: int = 0) -> np.ndarray:
+    """CONSTRUCTED points in time: a comb of which some teeth are missing, jitter, and noise."""
+    random = np.random.default_rng(seed)
+    teeth = np.arange(0.3 * period_ns, watched_ns, period_ns)
+    teeth = teeth[random.random(teeth.size) < of]
+    teeth = teeth + random.normal(0, 0.002 * period_ns, teeth.size)
+    return np.sort(np.concatenate([teeth, random.uniform(0, watched_ns, noise)]))
+
+
+@pytest.mark.parametrize("period_ns", [1e6, 3.333e6, 4e6, 10e6])
+def test_a_period_is_found_among_noise(period_ns: float) -> None:
+    at = comb(period_ns, 1e9, 1, noise=150)
+    found, phase, strength = period(at, 1e9)
+    assert found == pytest.approx(period_ns, rel=0.01) and strength > 0.9
+    turns = at / found - phase
+    assert (np.abs(turns - np.round(turns)) < 0.06).sum() >= 0.9 * 1e9 / period_ns
+
+
+def test_two_gaps_in_a_period_do_not_halve_it() -> None:
+    both = np.sort(np.concatenate([comb(4e6, 1e9, 1), comb(4e6, 1e9, 2, of=0.4) + 1.9e6]))
+    assert period(both, 1e9)[0] == pytest.approx(4e6, rel=0.01)
+
+
+def test_no_period_where_there_is_none() -> None:
+    random = np.sort(np.random.default_rng(3).uniform(0, 1e9, 100))
+    found, _, strength = period(random, 1e9)
+    assert np.isnan(found) and strength < 0.8
+    assert period(np.arange(5.0), 1e9)[2] == 0
+
+
+@pytest.fixture(scope="module")
+def lonely(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return tiny("ticks.gaps", tmp_path_factory)
+
+
+def test_gaps_of_a_lonely_thread(lonely: Result) -> None:
+    assert (lonely.data["gap_ns"] >= lonely.parameters["threshold_ns"]).all()
+    row = lonely.summary().iloc[0]
+    assert row["gap_p50_ns"] <= row["gap_p99_ns"] <= row["gap_max_ns"]
+    assert 0 < row["lost_percent"] < 100 and 0 <= row["strength"] <= 1
+    if np.isfinite(row["period_ns"]):
+        assert row["period_lo_ns"] <= row["period_ns"] <= row["period_hi_ns"]
+    drawn(lonely)
+
+
+X86 = """            CPU0       CPU1
+  0:         10          0   IO-APIC   2-edge      timer
+ 24:        100         30   PCI-MSI 1-edge      virtio0
+NMI:          0          0   Non-maskable interrupts
+LOC:       5000       7000   Local timer interrupts
+ERR:          0
+"""
+ARM = """           CPU0       CPU1
+ 11:      5000       7000     GICv3  27 Level     arch_timer
+ 49:        20         30     GICv3  79 Edge      virtio0
+IPI0:     1000       2000       Rescheduling interrupts
+"""
+
+
+@pytest.mark.parametrize(("text", "counts"), [(X86, (7000, 30)), (ARM, (7000, 30))])
+def test_interrupts_of_a_cpu(text: str, counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "read", lambda path: text)
+    assert interrupts(1) == counts
+    assert interrupts(7) is None
+    monkeypatch.setattr(files, "read", lambda path: None)
+    assert interrupts(1) is None
+
+
+@pytest.mark.parametrize("wrong", [{"cpu": 9999}, {"trials": 0}, {"duration_s": 0}])
+def test_ticks_that_no_run_could_use(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        find("ticks.gaps")(progress=False, save=False, **wrong)
+
+
+# ---- omission ---------------------------------------------------------------------------------------------
+
+
+def test_only_the_open_client_sees_the_whole_stall(tmp_path_factory: pytest.TempPathFactory) -> None:
+    result = tiny("omission.compared", tmp_path_factory, trials=2)
+    table = result.summary().set_index("client")
+    closed, open_ = table.loc["closed"], table.loc["open"]
+    assert open_["missing_requests"] == 0 < closed["missing_requests"]
+    # The server stood still for 50 of 200 ms: a quarter of the schedule falls into it, and its end is slow.
+    assert open_["slow_percent"] > 0.8 * open_["expected_slow_percent"]
+    assert open_["slow_percent"] > closed["slow_percent"]
+    assert (table["max_ns"] >= 0.9 * table["stall_ns"]).all()
+    assert (table["stall_ns"] >= 50e6).all()
+    data = result.data
+    assert (data["took_ns"] > 0).all()
+    on_schedule = data[(data["client"] == "open") & (data["trial"] == 0)]["sent_ns"]
+    assert (on_schedule.diff().dropna() == 1_000_000).all()
+    drawn(result)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"period_us": 1}, "period_us"), ({"stall_ms": 0}, "stall_ms"), ({"trials": 0}, "trials"),
+     ({"duration_s": 0}, "duration_s"), ({"work_us": 1000}, "cannot answer"),
+     ({"stall_ms": 9000}, "recover")],
+)  # fmt: skip
+def test_requests_that_no_run_could_use(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        find("omission.compared")(progress=False, save=False, **wrong)

@@ -18,6 +18,8 @@ from sched_labs.workloads import build, launch
 
 # Arguments that make each workload as short as it can be.  A new workload in src/ must get a line here.
 TINY = {
+    "requests": ["--duration-ms", "30", "--stall-ms", "5"],
+    "wakeplace": ["--workers", "1", "--duration-ms", "20"],
     "service": ["--duration-ms", "50", "--loops", "1000"],
     "burn": ["--workers", "2", "--duration-ms", "50"],
     "chase": [
@@ -35,6 +37,7 @@ TINY = {
     "yielder": ["--yields", "20", "--trials", "2"],
     "convoy": ["--items", "320", "--budget-ms", "20"],
     "hops": ["--trials", "1", "--hops", "1000"],
+    "threads": ["--threads", "3", "--hold-ms", "1"],
     "mystery": ["--duration-ms", "30"],
     "hogpair": ["--duration-ms", "20"],
     "periodic": ["--hogs", "1", "--wakes", "5", "--period-us", "1000"],
@@ -42,8 +45,10 @@ TINY = {
     "loops": ["--iterations", "20", "--trials", "2"],
     "ring": ["--bytes", "4096", "--laps", "3", "--alone", "3", "--trials", "2"],
     "fpu": ["--round-trips", "20", "--trials", "2"],
+    "tlb": ["--pages", "8", "--passes", "2", "--trials", "2"],
     "reference": ["--rung", "call", "--trials", "2", "--batch-us", "50"],
     "sleeper": ["--hogs", "1", "--wakes", "5", "--period-us", "500"],
+    "wakeup": ["--wakes", "5", "--period-us", "500"],
     "worker": ["--workers", "2", "--duration-ms", "10"],
 }
 LONG = ["--round-trips", "100000000", "--trials", "1"]  # pingpong for much longer than any test

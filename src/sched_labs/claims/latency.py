@@ -361,6 +361,132 @@ def _edge_at_95(table: pd.DataFrame) -> Verdict:
     return yes(row.granted_percent <= row.limit_percent < row.granted_percent + row.step_percent, reason)
 
 
+# ---- placement, ticks, omission ---------------------------------------------------------------------------
+
+
+def _woken(table: pd.DataFrame, condition: str) -> pd.Series:
+    return _row(table, f"wake-ups with {condition}", condition=condition)
+
+
+def _waits_beside_idle(table: pd.DataFrame) -> Verdict:
+    cell = _woken(table, "idle CPUs")
+    reason = (
+        f"with idle CPUs half of the wake-ups ran within {ns(cell.p50_ns)}, 99 % within {ns(cell.p99_ns)}."
+    )
+    if cell.p99_hi_ns < 1e6:
+        return Verdict(FAILS, reason)
+    if cell.p50_lo_ns > 1e6:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"{reason} The CPUs may not have been idle: other programs run, too.")
+
+
+def _eleven_ms_beside_idle(table: pd.DataFrame) -> Verdict:
+    cell = _woken(table, "idle CPUs")
+    reason = f"with idle CPUs one wake-up in a hundred took {ns(cell.p99_ns)} or more."
+    return _within(cell.p99_lo_ns, cell.p99_hi_ns, 5e6, math.inf, reason)
+
+
+def _affinity_dominates(table: pd.DataFrame) -> Verdict:
+    cell = _woken(table, "idle CPUs")
+    reason = (
+        f"with idle CPUs {cell.on_waker_percent:.1f} % of the woken threads were put on the waker's busy one "
+        f"(interval {cell.on_waker_lo_percent:.1f} to {cell.on_waker_hi_percent:.1f})."
+    )
+    if cell.on_waker_hi_percent < 10:
+        return Verdict(FAILS, reason)
+    if cell.on_waker_lo_percent > 50:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"{reason} Other programs may have filled the idle CPUs.")
+
+
+def _idle_cpu_means_no_wait(table: pd.DataFrame) -> Verdict:
+    cell = _woken(table, "bound to the waker")
+    reason = (
+        f"bound to one busy CPU while others were idle, one wake-up in a hundred took {ns(cell.p99_ns)} or "
+        f"more, and {cell.slow_percent:.0f} % took more than a millisecond."
+    )
+    if cell.p99_lo_ns > 1e6:
+        return Verdict(FAILS, reason)
+    if cell.p99_hi_ns < 1e5:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _tick(table: pd.DataFrame) -> pd.Series:
+    row = table.iloc[0]
+    if math.isnan(row.period_ns):
+        raise CannotTell(f"The gaps share no period: the best comb is {row.strength:.0%} full.")
+    return row
+
+
+def _tick_at_1000_hz(table: pd.DataFrame) -> Verdict:
+    row = _tick(table)
+    reason = f"the gaps come every {ns(row.period_ns)}: {1e9 / row.period_ns:.0f} times a second."
+    return _within(row.period_lo_ns, row.period_hi_ns, 0.95e6, 1.05e6, reason)
+
+
+def _tick_is_one_over_hz(table: pd.DataFrame) -> Verdict:
+    row = _tick(table)
+    if math.isnan(row.tick_ns):
+        raise CannotTell("This machine does not tell its tick.")
+    reason = f"the gaps come every {ns(row.period_ns)}, and 1/HZ is {ns(row.tick_ns)}."
+    return _within(row.period_lo_ns, row.period_hi_ns, 0.98 * row.tick_ns, 1.02 * row.tick_ns, reason)
+
+
+def _tick_takes_80_us(table: pd.DataFrame) -> Verdict:
+    row = _tick(table)
+    reason = f"half of the gaps that keep to the tick take {ns(row.in_phase_p50_ns)} or less."
+    if 40e3 <= row.in_phase_p50_ns < 60e3:
+        raise CannotTell(reason)
+    return yes(60e3 <= row.in_phase_p50_ns <= 120e3, reason)
+
+
+def _irq_entry_sees_ticks(table: pd.DataFrame) -> Verdict:
+    row = table.iloc[0]
+    if math.isnan(row.timer_interrupts):
+        raise CannotTell("The kernel does not tell this CPU's interrupts here.")
+    reason = (
+        f"the CPU's own timer interrupted it {row.timer_interrupts:.0f} times, devices "
+        f"{row.device_interrupts:.0f} times, and irq_handler_entry sees the latter."
+    )
+    if row.timer_interrupts < 20:
+        raise CannotTell(f"Too few interrupts: {reason}")
+    share = row.device_interrupts / (row.timer_interrupts + row.device_interrupts)
+    if 0.25 <= share <= 0.75:
+        raise CannotTell(reason)
+    return yes(share > 0.75, reason)
+
+
+def _clients(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    return _row(table, "a closed client", client="closed"), _row(table, "an open client", client="open")
+
+
+def _clients_agree(table: pd.DataFrame) -> Verdict:
+    closed, open_ = _clients(table)
+    least, most = open_.p99_lo_ns / closed.p99_hi_ns, open_.p99_hi_ns / closed.p99_lo_ns
+    reason = (
+        f"of the same stall the client that waits reports a p99 of {ns(closed.p99_ns)}, the one that keeps "
+        f"to its schedule {ns(open_.p99_ns)}."
+    )
+    return _within(least, most, 0, 2, reason)
+
+
+def _misses_the_run_delay(table: pd.DataFrame) -> Verdict:
+    closed, open_ = _clients(table)
+    if math.isnan(open_.run_delay_ns):
+        raise CannotTell("This kernel keeps no run delay for threads.")
+    missed = open_.waited_ns - closed.waited_ns
+    reason = (
+        f"the client that waits missed {ns(missed)} of waiting; the server's own run-queue latency was "
+        f"{ns(open_.run_delay_ns)} in sum."
+    )
+    if missed > 5 * open_.run_delay_ns or open_.run_delay_ns > 5 * abs(missed):
+        return Verdict(FAILS, reason)
+    if 0.8 <= missed / open_.run_delay_ns <= 1.25:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
 CLAIMS = [
     Claim("002-021", "A sched_yield causes a wake-up and a reschedule.", COURSE, "regimes.sweep",
           _yield_wakes),
@@ -420,4 +546,22 @@ CLAIMS = [
           _no_oversubscription),
     Claim("L41", "Deadline threads may reserve what rt_runtime_us leaves them, and no less.",
           "sched(7) and the SCHED_DEADLINE documentation", "policies.admission", _edge_at_95),
+    Claim("002-018", "A woken thread waits although no other CPU is busy.", COURSE, "wakeplace.sweep",
+          _waits_beside_idle),
+    Claim("002-002", "Workers wait up to 11 ms while there are idle CPUs.", COURSE, "wakeplace.sweep",
+          _eleven_ms_beside_idle),
+    Claim("002-007", "On a partly loaded machine, wake-up affinity puts threads on the waker's busy CPU.",
+          COURSE, "wakeplace.sweep", _affinity_dominates),
+    Claim("002-123", "While some CPU is idle, nobody waits for one.", "a common belief, refuted in (002)",
+          "wakeplace.sweep", _idle_cpu_means_no_wait),
+    Claim("002-065", "The tick comes a thousand times a second.", COURSE, "ticks.gaps", _tick_at_1000_hz),
+    Claim("L26", "What interrupts a lonely thread regularly comes every 1/HZ.",
+          "the kernel's configuration, CONFIG_HZ", "ticks.gaps", _tick_is_one_over_hz),
+    Claim("002-067", "A tick takes about 80 µs.", COURSE, "ticks.gaps", _tick_takes_80_us),
+    Claim("002-069", "The tracepoint irq_handler_entry shows the tick.", COURSE, "ticks.gaps",
+          _irq_entry_sees_ticks),
+    Claim("L46", "A client that waits for its answers sees the tail that users see.",
+          "how many load generators work", "omission.compared", _clients_agree),
+    Claim("002-116", "A measurement inside the application misses exactly the scheduler latency.", COURSE,
+          "omission.compared", _misses_the_run_delay),
 ]  # fmt: skip

@@ -118,8 +118,8 @@ def sweep(
     power; one more row shows the default policy with the default slack of 50 µs.
 
     Data: one row per wake-up: trial, load, policy, wake_index, late_ns, cpu (-1: it had not run when the
-    block was over).  parameters["blocks"] has what the kernel counted in each block.  Policies that this kernel or
-    this user cannot have are left out, with the reason as a note.
+    block was over).  parameters["blocks"] has what the kernel counted in each block.  Policies that this
+    kernel or this user cannot have are left out, with the reason as a note.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
     wakes = run.choose(tiny=8, quick=50, full=500) if wakes is None else wakes

@@ -270,8 +270,10 @@ def draw_admission(result: Drawable, recorded: Drawable | None, predictions: Seq
     with style.drawing():
         drawing = canvas(300)
         ax = drawing.add_subplot()
-        handles: list[Any] = [ax.bar(granted["number"], granted["asked_percent"], color=style.colour(style.ALONE),
-                          width=0.8, label="granted")]  # fmt: skip
+        handles: list[Any] = [
+            ax.bar(granted["number"], granted["asked_percent"], color=style.colour(style.ALONE), width=0.8,
+                   label="granted")
+        ]  # fmt: skip
         if len(refused):
             handles.append(
                 ax.bar(refused["number"], refused["asked_percent"], fill=False, hatch="///", width=0.8,

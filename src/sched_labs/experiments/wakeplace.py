@@ -1,0 +1,155 @@
+"""Where does the kernel put a thread that wakes, and how long until it runs?  (lab L30)
+
+A busy thread wakes sleeping ones.  With idle CPUs around, with every CPU busy, and with workers that may use
+the waker's CPU only: each worker notes on which CPU it went to sleep and on which it woke.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pandas as pd
+
+from .. import machine, placement, stats, workloads
+from ..errors import ParameterError, WorkloadError
+from ..result import Result
+from .base import Instrument, Run, experiment
+
+MOST_WORKERS, MOST_HOGS = 64, 512  # of wakeplace.c
+CONDITIONS = {
+    "idle CPUs": "the workers may use all CPUs, and only the waker's is busy",
+    "every CPU busy": "a hog on each of the other CPUs",
+    "bound to an idle CPU": "the workers may use one CPU, which is idle",
+    "bound to the waker": "the workers may use the waker's CPU only, while others are idle",
+}
+SLOW_NS = 1_000_000  # longer than any wake-up of an idle CPU takes: somebody else had the CPU
+
+
+def summarise(result: Result) -> pd.DataFrame:
+    """One row per condition.
+
+    condition              what the workers met
+    wakes                  wake-ups that were timed
+    p50_ns, p50_lo_ns, p50_hi_ns   from the waker's system call until the worker ran: median over the trials,
+                           95 % interval
+    p90_ns, p99_ns, p99_lo_ns, p99_hi_ns, max_ns
+    on_waker_percent, on_waker_lo_percent, on_waker_hi_percent   wake-ups that ran on the waker's busy CPU
+    stayed_percent         wake-ups that ran on the CPU on which the worker had gone to sleep
+    slow_percent           wake-ups that took more than a millisecond
+    """
+    rows = []
+    data = result.data.assign(
+        stacked=lambda d: 100.0 * (d["after_cpu"] == d["waker_cpu"]),
+        stayed=lambda d: 100.0 * (d["after_cpu"] == d["before_cpu"]),
+    )
+    for condition, cell in data.groupby("condition", sort=False):
+        trials = cell.groupby("trial")
+        row: dict[str, Any] = {"condition": condition, "wakes": len(cell)}
+        for name, q in (("p50", 0.5), ("p99", 0.99)):
+            interval = stats.median_interval(trials["wait_ns"].quantile(q))
+            row |= {
+                f"{name}_ns": interval.median,
+                f"{name}_lo_ns": interval.low,
+                f"{name}_hi_ns": interval.high,
+            }
+        stacked = stats.median_interval(trials["stacked"].mean())
+        rows.append(
+            row
+            | {
+                "p90_ns": float(cell["wait_ns"].quantile(0.9)),
+                "max_ns": float(cell["wait_ns"].max()),
+                "on_waker_percent": stacked.median,
+                "on_waker_lo_percent": stacked.low,
+                "on_waker_hi_percent": stacked.high,
+                "stayed_percent": float(cell["stayed"].mean()),
+                "slow_percent": 100 * float((cell["wait_ns"] > SLOW_NS).mean()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def instrument(survey: machine.Machine) -> Instrument:
+    """The threads' own clocks and sched_getcpu."""
+    if len(survey.cpus_allowed) < 2:
+        return Instrument("the threads' own clocks, one CPU only", "a second CPU gives the kernel a choice")
+    return Instrument("the threads' own clocks and CPU numbers")
+
+
+@experiment("wakeplace.sweep", summarise=summarise, instrument=instrument)
+def sweep(
+    run: Run,
+    *,
+    workers: int = 4,
+    gap_us: int = 300,
+    trials: int | None = None,
+    duration_s: float | None = None,
+) -> None:
+    """Wake sleeping workers from a busy thread, and see where they run.
+
+    workers     how many there are to wake
+    gap_us      between two wake-ups
+    trials      how often each condition is measured; the conditions take turns
+    duration_s  of each trial
+
+    Data: one row per wake-up: trial, condition, wait_ns (from just before the waker's system call until the
+    worker looked at its clock), waker_cpu, before_cpu (where the worker had gone to sleep), after_cpu.
+    Method: futex wake and wait, sched_getcpu.  Where there is one CPU, only "bound to the waker" is measured.
+    """
+    trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
+    duration_s = run.choose(tiny=0.05, quick=0.25, full=2.0) if duration_s is None else duration_s
+    for name, value, most in (("workers", workers, MOST_WORKERS), ("trials", trials, 1000)):
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise ParameterError(f"{name} must be a whole number from 1 to {most:,}, not {value!r}.")
+    if isinstance(gap_us, bool) or not isinstance(gap_us, int) or not 10 <= gap_us <= 100_000:
+        raise ParameterError(f"gap_us must be a whole number from 10 to 100,000, not {gap_us!r}.")
+    if not isinstance(duration_s, (int, float)) or not 0.01 <= duration_s <= 20:
+        raise ParameterError(f"duration_s must lie between 0.01 and 20 s, not at {duration_s!r}.")
+    home = placement.quiet_cpu()
+    cpus = list(machine.survey().cpus_allowed)
+    others = [cpu for cpu in cpus if cpu != home]
+    run.parameters |= {"trials": trials, "duration_s": duration_s, "waker_cpu": home, "cpus": cpus}
+    chosen = [c for c in CONDITIONS if others or c == "bound to the waker"]
+    if not others:
+        run.note("missing", "This process may use one CPU only: the kernel has no choice of a CPU here.")
+    if len(others) > MOST_HOGS and "every CPU busy" in chosen:
+        chosen.remove("every CPU busy")
+        run.note("missing", f"There are more than {MOST_HOGS} CPUs: they were not all made busy.")
+
+    words = ["--workers", workers, "--gap-us", gap_us, "--blocks", trials]
+    words += ["--duration-ms", round(1000 * duration_s)]
+    deadline_s = 60 + 4 * trials * (2 * duration_s + 1)
+    with contextlib.ExitStack() as stack:
+        started = {}
+        for condition in chosen:
+            hogs = others if condition == "every CPU busy" else []
+            given = [str(word) for word in (*words, "--hogs", len(hogs))]
+            workload = stack.enter_context(workloads.start("wakeplace", given, deadline_s=deadline_s))
+            waker, sleepers = workload.tids[0], workload.tids[1 : 1 + workers]
+            placement.pin([waker], [home])
+            where = {"bound to an idle CPU": [placement.other_cpu(home)] if others else [],
+                     "bound to the waker": [home]}.get(condition, cpus)  # fmt: skip
+            placement.pin(sleepers, where)
+            for tid, cpu in zip(workload.tids[1 + workers :], hogs, strict=True):
+                placement.pin([tid], [cpu])
+            started[condition] = workload
+        order = [(trial, condition) for trial in range(trials) for condition in chosen]
+        for trial, condition in run.each(order, label=lambda o: o[1]):
+            started[condition].go()
+            _keep(run, trial, condition, started[condition])
+
+
+def _keep(run: Run, trial: int, condition: str, workload: workloads.Workload) -> None:
+    rows = []
+    for record in workload.records():
+        if record.kind == "end":
+            break
+        rows.append((trial, condition, record["ns"], record["waker"], record["before"], record["after"]))
+    else:
+        raise WorkloadError("The workload wakeplace ended in the middle of a block.")
+    names = ["trial", "condition", "wait_ns", "waker_cpu", "before_cpu", "after_cpu"]
+    run.add(pd.DataFrame(rows, columns=names))
+    if record["lost"]:
+        run.note("info", f"{record['lost']} wake-ups came after the memory for records was full.")
+    if not rows:
+        run.note("flag", f"{condition}: no worker was woken in {run.parameters['duration_s']} s.")

@@ -1,0 +1,108 @@
+"""What interrupts a lonely thread: its gaps by length, and by where in the period of the tick they fall."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import FuncFormatter
+
+from . import axes, style
+from .base import (
+    Drawable,
+    Figure,
+    Prediction,
+    also_drawn,
+    canvas,
+    columns,
+    dashed,
+    draws,
+    machine_name,
+    provenance,
+    times_ns,
+)
+
+KIND = "ticks.gaps"
+
+
+def frame(result: Drawable) -> pd.DataFrame:
+    """What the figure shows, one row per gap.
+
+    - trial, at_ns, gap_ns: when it began, and how long it was
+    - phase_percent: where in its trial's period it began, 0 to 100; the whole trial is one period where none
+      was found
+
+    Raises ResultError when there was no gap.
+    """
+    data = columns(result.data, ("trial", "at_ns", "gap_ns"), "This run of gaps")
+    known: dict[str, Any] = getattr(result, "parameters", {})
+    found = {t["trial"]: t for t in known.get("found", [])}
+    whole = float(data["at_ns"].max()) or 1.0
+    phase = np.empty(len(data))
+    for trial, rows in data.groupby("trial"):
+        this = found.get(trial, {})
+        period = this.get("period_ns")
+        turns = rows["at_ns"] / (period if period and math.isfinite(period) else whole)
+        phase[rows.index] = 100 * ((turns - this.get("phase", 0.0) + 0.5) % 1.0)
+    return data.assign(phase_percent=phase)
+
+
+@draws(KIND)
+def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+    """Every gap as a dot: across, where in the period it began; up, how long it was."""
+    table = frame(result)
+    row = result.summary().iloc[0]
+    marks = times_ns(predictions)
+    with style.drawing():
+        drawing = canvas(360)
+        ax = drawing.add_subplot()
+        low = min([table["gap_ns"].min(), *(ns for _, ns in marks)]) / 1.4
+        high = max([table["gap_ns"].max(), *(ns for _, ns in marks)]) * 1.4
+        axes.log_time(ax, "y", low, high)
+        shown = table if len(table) <= 4000 else table.sample(4000, random_state=0)
+        handles: list[Any] = [
+            ax.scatter(
+                shown["phase_percent"], shown["gap_ns"], s=16, linewidth=0, alpha=0.6,
+                color=style.colour(style.PREEMPTED), label="a gap: something else had the CPU",
+            )
+        ]  # fmt: skip
+        if recorded is not None:
+            other = float(recorded.summary()["in_phase_p50_ns"].iloc[0])
+            if math.isfinite(other):
+                name = f"half of the tick's gaps, recorded: {machine_name(recorded.machine)}"
+                handles.append(ax.axhline(other, color=style.colour(style.RECORDED), linewidth=3, label=name))
+        handles += [ax.axhline(ns, label=text, **dashed()) for text, ns in marks]
+        ax.set_xlim(0, 100)
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} %"))
+        ax.set_xlabel(_across(row))
+        ax.set_ylabel("length of the gap")
+        drawing.legend(handles=handles, loc="outside upper left", ncols=1)
+    return Figure(
+        drawing,
+        KIND,
+        alt=f"Scatter plot of {len(table):,} gaps: length against place in the period. {_caption(row)}"
+        + also_drawn(recorded, predictions),
+        caption=_caption(row),
+        provenance=provenance(result, recorded),
+        data=table,
+        title="What interrupts a thread that computes alone",
+    )
+
+
+def _across(row: pd.Series) -> str:
+    if math.isfinite(row["period_ns"]):
+        return f"place in a period of {axes.time_text(row['period_ns'])}, the regular gaps at 50 %"
+    return "time in the trial (no period found)"
+
+
+def _caption(row: pd.Series) -> str:
+    took = f"{axes.number_text(row['lost_percent'], 2)} % of the time"
+    if not math.isfinite(row["period_ns"]):
+        return f"The {int(row['gaps']):,} gaps took {took} and share no period."
+    return (
+        f"The gaps took {took}; they come every {axes.time_text(row['period_ns'])}, and half of those that "
+        f"keep to it take {axes.time_text(row['in_phase_p50_ns'])} or less."
+    )
