@@ -11,7 +11,13 @@ from ladder_lab import KIB
 from sched_labs import claims
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 
-OURS = [*claims.reference.CLAIMS, *claims.loops.CLAIMS, *claims.ring.CLAIMS, *claims.fpu.CLAIMS]
+OURS = [
+    *claims.reference.CLAIMS,
+    *claims.loops.CLAIMS,
+    *claims.ring.CLAIMS,
+    *claims.fpu.CLAIMS,
+    *claims.tlb.CLAIMS,
+]
 CLAIM = {claim.id: claim for claim in OURS}
 
 
@@ -176,7 +182,47 @@ FPU: list[Case] = [
     ("000-018", UNKNOWN, filled("avx512", 3300), "spans 3.3 µs"),
 ]
 
-CASES = [*REFERENCE, *LOOPS, *RING, *FPU]
+
+def after(
+    condition: str,
+    extra: float,
+    space: float = float("nan"),
+    half: float = 50,
+    *,
+    seen: bool = True,
+    pages: int = 1024,
+) -> dict[str, Any]:
+    return {
+        "pages": pages,
+        "condition": condition,
+        "extra_ns": extra,
+        "extra_lo_ns": extra - half,
+        "extra_hi_ns": extra + half,
+        "space_ns": space,
+        "space_lo_ns": space - half,
+        "space_hi_ns": space + half,
+        "space_seen": seen,
+    }
+
+
+EIGHT = after("processes_8", 17_000, 16_500)
+TLB: list[Case] = [
+    ("000-006", HOLDS, [EIGHT, after("thread", 15_000)], "1024 pages: 15 µs more after a switch to a thread"),
+    ("000-006", FAILS, [EIGHT, after("thread", 100)], "100 ns more after a switch to a thread, 17 µs after"),
+    ("000-006", UNKNOWN, [EIGHT, after("thread", 8_500)], "span one half"),
+    ("000-006", UNKNOWN, [after("processes_8", 900, 20, seen=False)], "no loss either"),
+    ("000-006", UNKNOWN, [EIGHT, after("thread", 100, pages=64)], "did not walk 1024 pages"),
+    ("000-031", HOLDS, [EIGHT, after("process", 15_000, 14_900)], "one other process costs 14.9 µs"),
+    ("000-031", FAILS, [EIGHT, after("process", 200, 100)], "costs 100 ns, those of seven 16.5 µs"),
+    ("000-031", UNKNOWN, [EIGHT, after("process", 200, 100, half=9_000)], "span one half"),
+    ("000-031", UNKNOWN, [after("process", 200, 100)], "no loss either"),
+    ("000-022", HOLDS, [after("process", 20_000, 19_900)], "at most 19.9 µs (at 1024 pages"),
+    ("000-022", FAILS, [after("process", 200, 100), after("process", 20, 10, pages=64)], "at most 100 ns"),
+    ("000-022", UNKNOWN, [after("process", 9_400, 9_380)], "spans 9.38 µs"),
+    ("000-022", UNKNOWN, [EIGHT], "no switch to another process"),
+]
+
+CASES = [*REFERENCE, *LOOPS, *RING, *FPU, *TLB]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}")

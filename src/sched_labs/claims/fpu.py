@@ -57,7 +57,8 @@ def _explains_the_spread(table: pd.DataFrame) -> Verdict:
 CLAIMS = [
     Claim("000-013", "The vector state of a processor with AVX-512 takes 832 bytes.", WEB_COURSE, KIND,
           _832_bytes),
-    Claim("000-014", "Threads that use vector registers pay more at each switch.", WEB_COURSE, KIND, _pay_more),
-    Claim("000-018", "The state of vector registers decides whether a switch costs 1.2 or 4.5 µs.", WEB_COURSE,
-          KIND, _explains_the_spread),
+    Claim("000-014", "Threads that use vector registers pay more at each switch.", WEB_COURSE, KIND,
+          _pay_more),
+    Claim("000-018", "The state of vector registers decides whether a switch costs 1.2 or 4.5 µs.",
+          WEB_COURSE, KIND, _explains_the_spread),
 ]  # fmt: skip

@@ -30,8 +30,8 @@ def _as_assumed(row: pd.Series) -> Verdict:
     share = row.counted_per_iteration / row.assumed_per_iteration
     return yes(
         abs(share - 1) <= TOLERANCE,
-        f"{row.counted_per_iteration:.2f} switches counted an iteration, {row.assumed_per_iteration:.0f} assumed, "
-        f"on CPU {row.cpus}.",
+        f"{row.counted_per_iteration:.2f} switches counted an iteration, "
+        f"{row.assumed_per_iteration:.0f} assumed, on CPU {row.cpus}.",
     )
 
 

@@ -20,9 +20,9 @@ def summarise(result: Result) -> pd.DataFrame:
     """One row per set of registers that was filled before each hand-over.
 
     registers              integer (none), sse, avx, avx512 or neon
-    in_use_bytes           state that was not in its initial value, as the processor says; missing where it does not
-    image_bytes            what holds all the state that this kernel has switched on; missing where it is not known
-    switch_ns, switch_lo_ns, switch_hi_ns   (round trip - same calls alone) / counted switches: median, 95 % interval
+    in_use_bytes           state that was not in its initial value, as the processor says; else missing
+    image_bytes            what holds all the state that this kernel has switched on; else missing
+    switch_ns, switch_lo_ns, switch_hi_ns   (round trip - calls alone) / switches: median, 95 % interval
     extra_ns, extra_lo_ns, extra_hi_ns      what the registers add to it, paired by trial; missing for integer
     floor_ns               what integer against integer differs by: smaller differences are not seen
     seen                   extra stands clear of the floor, and its interval clear of zero

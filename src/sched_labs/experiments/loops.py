@@ -1,8 +1,8 @@
-"""A well-known collection of switch benchmarks, replayed: what it assumes, and what the kernel counts (lab L06).
+"""A collection of switch benchmarks, replayed: what it assumes, and what the kernel counts (lab L06).
 
-The collection is tsuna/contextswitch (B. Sigoure, 2010): timesyscall, timectxsw, timetctxsw and timetctxsw2, run
-by its cpubench.sh in three settings of CPU affinity.  The loops are written anew here.  They do the same things
-in the same order, under the normal policy; the settings are those that the script really makes.
+The collection is tsuna/contextswitch (B. Sigoure, 2010): timesyscall, timectxsw, timetctxsw and timetctxsw2,
+run by its cpubench.sh in three settings of CPU affinity.  The loops are written anew here.  They do the same
+things in the same order, under the normal policy; the settings are those that the script really makes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def summarise(result: Result) -> pd.DataFrame:
     last_cpu                        the last CPU of this machine
     assumed_per_iteration           operations in one iteration, as the collection divides
     counted_per_iteration           switches in one iteration, as the kernel counted them for both sides
-    published_ns, published_lo_ns, published_hi_ns   time / assumed operations: median of trials, 95 % interval
+    published_ns, published_lo_ns, published_hi_ns   time / assumed operations: median, 95 % interval
     counted_ns, counted_lo_ns, counted_hi_ns   time / counted switches, of the trials that had some; missing
                                     where most trials had hardly any
     trials

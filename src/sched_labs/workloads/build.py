@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -48,13 +49,15 @@ def _compiler_version(compiler: str) -> str:
 
 
 def recipe(name: str) -> str:
-    """The hash that names a compiled workload: its source, the shared header, flags and machine type.
+    """The hash that names a compiled workload: its source, the headers that it includes, flags, machine type.
 
     The compiler is not in it: where a binary is already there, none is needed to run it.
     """
     digest = hashlib.sha256()
-    for file in (SOURCES / "lab.h", SOURCES / f"{name}.c"):
-        digest.update(file.read_bytes())
+    source = (SOURCES / f"{name}.c").read_bytes()
+    for header in re.findall(rb'^#include "([a-z]+\.h)"', source, re.MULTILINE):
+        digest.update((SOURCES / header.decode()).read_bytes())
+    digest.update(source)
     digest.update(" ".join((*FLAGS, platform.machine())).encode())
     return digest.hexdigest()[:16]
 
