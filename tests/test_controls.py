@@ -1,0 +1,106 @@
+"""Controls: what they choose, measure, show in JupyterLab and say on a page.  No experiment runs here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from sched_labs import controls as module
+from sched_labs.controls import controls
+from sched_labs.errors import ParameterError, WorkloadError
+from sched_labs.experiments import recovery, yielding
+from sched_labs.result import Note, Result
+
+
+class Figure:
+    def _repr_html_(self) -> str:
+        return "<figure>drawn</figure>"
+
+
+class Measured(Result):
+    def plot(self, **options: Any) -> Any:
+        return Figure()
+
+
+class Experiment:
+    """Keeps what it was called with."""
+
+    name = "made.up"
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.parameters = {"working_sets_bytes": None, "between": None}
+        self.calls: list[dict[str, Any]] = []
+        self.error = error
+
+    def __call__(self, **parameters: Any) -> Result:
+        self.calls.append(parameters)
+        if self.error:
+            raise self.error
+        return Measured("made.up", pd.DataFrame(), {}, {}, [Note("flag", "a <doubt>")])
+
+
+SETS = {"16 KiB": [16384], "1 MiB": [1 << 20]}
+
+
+def test_the_first_value_is_chosen_where_none_is_named() -> None:
+    experiment = Experiment()
+    form = controls(experiment, working_sets_bytes=SETS, between=["processes", "threads"])
+    assert form.result is None
+    assert form.measure(between="threads") is form.result
+    assert experiment.calls == [{"progress": False, "working_sets_bytes": [16384], "between": "threads"}]
+
+
+def test_the_button_measures_what_the_lists_say_and_shows_the_figure() -> None:
+    experiment = Experiment()
+    lists, figure = (
+        controls(experiment, working_sets_bytes=SETS, between=["processes", "threads"]).widget().children
+    )
+    sets, between, button = lists.children
+    assert (sets.description, between.options) == ("working sets", ("processes", "threads"))
+    sets.value = "1 MiB"
+    button.click()
+    assert experiment.calls[0]["working_sets_bytes"] == [1 << 20]
+    assert "<figure>drawn</figure>" in figure.value and "a &lt;doubt&gt;" in figure.value
+    assert not button.disabled
+
+
+def test_an_experiment_that_fails_says_why_under_the_button() -> None:
+    failing = Experiment(WorkloadError("No <memory> left.", "Close something."))
+    lists, figure = controls(failing, between=["threads"]).widget().children
+    lists.children[-1].click()
+    assert "No &lt;memory&gt; left." in figure.value and not lists.children[-1].disabled
+
+
+def test_a_page_says_what_could_be_chosen() -> None:
+    form = controls(Experiment(), working_sets_bytes=SETS, between=["<threads>"])
+    bundle = form._repr_mimebundle_()
+    assert "working sets: 16 KiB, 1 MiB" in bundle["text/html"] and "&lt;threads&gt;" in bundle["text/html"]
+    assert bundle["text/plain"] == (
+        "made.up can be measured again with other values. "
+        "working_sets_bytes: 16 KiB, 1 MiB; between: <threads>."
+    )
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+def test_wrong_choices_are_named() -> None:
+    with pytest.raises(ParameterError, match="nothing to choose from"):
+        controls(Experiment())
+    with pytest.raises(ParameterError, match="no parameter 'speed'"):
+        controls(Experiment(), speed=[1])
+    with pytest.raises(ParameterError, match="nothing to choose for between"):
+        controls(Experiment(), between=[])
+    form = controls(Experiment(), working_sets_bytes=SETS)
+    with pytest.raises(ParameterError, match=r"cannot be '2 MiB' here.\n.*16 KiB, 1 MiB"):
+        form.measure(working_sets_bytes="2 MiB")
+    with pytest.raises(ParameterError, match="'between' is not among"):
+        form.measure(between="threads")
+
+
+def test_real_experiments_know_their_parameters() -> None:
+    form = controls(recovery.curve, working_sets_bytes=SETS, between=["threads"])
+    assert form.name == "recovery.curve"
+    with pytest.raises(ParameterError, match=r"yielding\.semantics has no parameter 'between'"):
+        controls(yielding.semantics, between=["threads"])
+    assert module._words("partner_bytes") == "partner"
