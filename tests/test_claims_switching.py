@@ -140,7 +140,77 @@ HOP_CASES: list[Case] = [
     ("000-136", UNKNOWN, [hop("asyncio", 2000, 0.1)], "spans 0.1"),
 ]  # fmt: skip
 
-CASES = [*LOCK_CASES, *PROCESS_CASES, *HOP_CASES]
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def memory(
+    vm: float = 8 * MIB,
+    rss: float = 8 * KIB,
+    kernel: float = 16 * KIB,
+    *,
+    stack: int = 8 * MIB,
+    cpu: float = 0.001,
+    threads: int = 2000,
+    half: float = 0.01,
+) -> Row:
+    row: Row = {"stack_bytes": stack, "threads": threads, "cpu_share": cpu}
+    for name, value in (("vm", vm), ("rss", rss), ("kernel_stack", kernel), ("lost", 30 * KIB)):
+        for part, number in zip(("", "lo_", "hi_"), around(value, half), strict=True):
+            row[f"{name}_{part}bytes_per_thread"] = number
+    return row
+
+
+def step(number: int, vm: float, rss: float, half: float = 0.01) -> Row:
+    row: Row = {"step": number, "vm_bytes": vm * MIB, "asked_bytes": 400 * MIB}
+    for part, value in zip(("rss_bytes", "rss_lo_bytes", "rss_hi_bytes"), around(rss, half), strict=True):
+        row[part] = value * MIB
+    return row
+
+
+def started(time: float, bound: int = 32_600, hit: float = np.nan, half: float = 0.1) -> Row:
+    row: Row = {
+        "what": "thread",
+        "binding_limit": "pid_max",
+        "binding_threads": bound,
+        "started_threads": hit,
+    }
+    for part, value in zip(("ns_each", "ns_lo_each", "ns_hi_each"), around(time, half), strict=True):
+        row[part] = value
+    return row
+
+
+SMALL = memory(stack=64 * KIB)
+THREAD_CASES: list[Case] = [
+    ("003-018", HOLDS, [memory(), SMALL], "10,000 of them are 78 GiB and 78 MiB"),
+    ("003-018", FAILS, [memory(vm=2 * MIB)], "2 MiB of addresses"),
+    ("003-018", FAILS, [memory(rss=2 * MIB)], "2 MiB resident"),
+    ("003-018", UNKNOWN, [memory(half=0.2)], "span a tenth"),
+    ("003-018", UNKNOWN, [SMALL], "stacks of 8 MiB"),
+    ("RES", HOLDS, [memory(kernel=0.5 * KIB)], "beside it 0.5 KiB of kernel stack"),
+    ("RES", FAILS, [memory()], "beside it 16 KiB of kernel stack; the machine lost 30 KiB"),
+    ("RES", UNKNOWN, [memory(kernel=3 * KIB)], "3 KiB"),
+    ("RES", UNKNOWN, [SMALL], "stacks of 8 MiB"),
+    ("000-095", HOLDS, [memory(cpu=0.9)], "2,000 sleeping threads used 90.00% of one CPU"),
+    ("000-095", FAILS, [memory()], "0.10% of one CPU"),
+    ("000-095", UNKNOWN, [memory(cpu=0.1)], "10.00%"),
+    ("000-095", UNKNOWN, [memory(threads=50)], "Too few"),
+    ("003-020", HOLDS, [step(1, 400, 0.1), step(9, 400, 400)], "+400 MiB at once, resident +102 KiB"),
+    ("003-020", FAILS, [step(1, 400, 400), step(9, 400, 400)], "resident +400 MiB"),
+    ("003-020", UNKNOWN, [step(1, 400, 100), step(9, 400, 400)], "resident +100 MiB"),
+    ("003-020", UNKNOWN, [step(1, 0, 0), step(9, 0, 400)], "had this memory already"),
+    ("003-020", UNKNOWN, [step(1, 400, 0)], "did not touch all"),
+    ("003-026", HOLDS, [started(10_000)], "10 µs a thread (interval 9 µs to 11 µs)"),
+    ("003-026", FAILS, [started(90_000)], "90 µs a thread"),
+    ("003-026", FAILS, [started(2_000)], "2 µs a thread"),
+    ("003-026", UNKNOWN, [started(19_500)], "factor of two"),
+    ("003-022", HOLDS, [started(1, hit=32_348)], "32,348 could be started"),
+    ("003-022", FAILS, [started(1, hit=9_000)], "9,000 could be started"),
+    ("003-022", FAILS, [started(1, 4_000_000)], "pid_max, after 4,000,000 more threads"),
+    ("003-022", UNKNOWN, [started(1)], "that fits, and no limit was hit"),
+]  # fmt: skip
+
+CASES = [*LOCK_CASES, *PROCESS_CASES, *HOP_CASES, *THREAD_CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +17,11 @@ from test_experiments import documented_columns, gone
 from sched_labs import experiments, figures, lock, switches, workloads
 from sched_labs.claims import judge
 from sched_labs.errors import ParameterError, ProbeError, WorkloadError
-from sched_labs.experiments import classify, convoy, hops, languages
+from sched_labs.experiments import classify, convoy, hops, languages, threads
 from sched_labs.result import Result, from_json
 
 KINDS = ["convoy.locks", "classify.processes", "hops.compared"]
+KINDS += ["threads.memory", "threads.touch", "threads.creation"]
 
 
 @pytest.fixture(scope="module")
@@ -302,3 +305,85 @@ def test_impossible_hops_are_refused() -> None:
     for wrong in ({"trials": 0}, {"hops": 10}):
         with pytest.raises(ParameterError):
             hops.compared(profile="tiny", save=False, progress=False, **wrong)
+
+
+# ---- threads in memory ----
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def test_sleeping_threads_take_their_stacks_of_addresses_and_little_memory(
+    tiny: Callable[[str], Result],
+) -> None:
+    table = tiny("threads.memory").summary()
+    assert list(table.stack_bytes) == [8 * MIB, 64 * KIB] and (table.threads == 50).all()
+    assert (table.vm_bytes_per_thread >= table.stack_bytes).all()
+    assert (table.rss_bytes_per_thread < 64 * KIB).all() and (table.cpu_share >= 0).all()
+    data = tiny("threads.memory").data
+    assert set(data.threads) == {0, 50} and (data.groupby(["trial", "stack_bytes"]).size() == 2).all()
+
+
+def test_no_more_threads_than_limits_and_memory_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (place,))
+    monkeypatch.setattr(threads, "_most_threads", lambda: 7)
+    run = threads.memory(profile="tiny", trials=1, threads=50, save=False, progress=False)
+    assert run.parameters["threads"] == 7 and run.data.threads.max() == 7
+    assert any(note.level == "missing" and "50 threads were asked for; 7" in note.text for note in run.notes)
+
+
+def test_limits_are_read_and_the_tightest_comes_first() -> None:
+    table = threads.limits()
+    assert len(table) >= 4 and table.threads.is_monotonic_increasing
+    assert any(name.startswith("pid_max") for name in table.limit)
+    assert threads._most_threads() <= 0.25 * table.threads[table.limit.str.startswith("memory")].iloc[0]
+
+
+def test_a_limit_that_is_hit_is_reported_and_nothing_breaks() -> None:
+    """Address space is a limit that can be set for the workload alone."""
+    arguments = ["--mode", "hold", "--threads", "500", "--stack", str(8 * MIB), "--hold-ms", "1"]
+    with workloads.start("threads", arguments) as held:
+        resource.prlimit(held.pid, resource.RLIMIT_AS, (256 * MIB, 256 * MIB))
+        created, _ = held.run()
+    assert 0 < created["threads"] < 500 and created["error"] in (errno.EAGAIN, errno.ENOMEM)
+
+
+def test_a_far_limit_is_not_hit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (place,))
+    far = pd.DataFrame({"limit": ["pid_max"], "threads": [4_000_000], "holds_for": ["machine"]})
+    monkeypatch.setattr(threads, "limits", lambda: far)
+    run = threads.creation(profile="tiny", hit_limit=True, save=False, progress=False)
+    assert run.parameters["started_threads"] is None and run.summary().started_threads.isna().all()
+    assert any("keep this machine safe" in note.text for note in run.notes)
+
+
+def test_touching_makes_memory_resident(tiny: Callable[[str], Result]) -> None:
+    table = tiny("threads.touch").summary().set_index("step")
+    size = tiny("threads.touch").parameters["size_bytes"]
+    assert list(table.index) == list(range(10)) and table.touched_bytes[9] == size
+    assert table.vm_bytes[1] >= size and (table.vm_bytes.diff().iloc[2:] == 0).all()
+    assert table.rss_bytes[1] < 0.1 * size and table.rss_bytes[9] >= 0.99 * size
+    assert table.minor_faults.is_monotonic_increasing
+
+
+def test_threads_and_processes_take_turns(tiny: Callable[[str], Result]) -> None:
+    data = tiny("threads.creation").data
+    assert list(data.what) == ["thread", "process"] * 3 and (data.elapsed_ns > 0).all()
+    assert tiny("threads.creation").parameters["started_threads"] is None
+
+
+def test_impossible_threads_are_refused() -> None:
+    for wrong in ({"threads": 0}, {"threads": 10**6}, {"stacks_bytes": [1]}, {"trials": 0}):
+        with pytest.raises(ParameterError):
+            threads.memory(profile="tiny", save=False, progress=False, **wrong)
+    with pytest.raises(ParameterError):
+        threads.touch(profile="tiny", size_bytes=1 << 50, save=False, progress=False)
+    with pytest.raises(ParameterError):
+        threads.creation(profile="tiny", count=0, save=False, progress=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
 
 QUEUE_ARTICLE = "an article on a slow blocking queue (001)"
 COROUTINE_ARTICLE = "an article on a web service with coroutines (004)"
@@ -245,6 +245,103 @@ def _channels_and_pipes(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The interval spans seven times: {text}.")
 
 
+# ---- threads in memory ----
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+def _default_stacks(table: pd.DataFrame) -> pd.Series:
+    found = table[table.stack_bytes == 8 * MIB]
+    if found.empty:
+        raise CannotTell("This run did not measure stacks of 8 MiB.")
+    return found.iloc[0]
+
+
+def _eighty(table: pd.DataFrame) -> Verdict:
+    one = _default_stacks(table)
+    reason = (
+        f"Each thread: {size(one.vm_bytes_per_thread)} of addresses, "
+        f"{size(one.rss_bytes_per_thread)} resident; "
+        f"10,000 of them are {one.vm_bytes_per_thread * 10_000 / GIB:.0f} GiB and "
+        f"{one.rss_bytes_per_thread * 10_000 / MIB:.0f} MiB."
+    )
+    right = [one.vm_lo_bytes_per_thread >= 7.2 * MIB, one.vm_hi_bytes_per_thread <= 8.8 * MIB,
+             one.rss_lo_bytes_per_thread >= 7.2 * KIB, one.rss_hi_bytes_per_thread <= 8.8 * KIB]  # fmt: skip
+    wrong = [one.vm_hi_bytes_per_thread < 7.2 * MIB, one.vm_lo_bytes_per_thread > 8.8 * MIB,
+             one.rss_hi_bytes_per_thread < 7.2 * KIB, one.rss_lo_bytes_per_thread > 8.8 * KIB]  # fmt: skip
+    if all(right):
+        return Verdict(HOLDS, reason)
+    if any(wrong):
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span a tenth around 8 MiB and 8 KiB. {reason}")
+
+
+def _resident_is_all(table: pd.DataFrame) -> Verdict:
+    one = _default_stacks(table)
+    kernel = one.kernel_stack_bytes_per_thread
+    reason = (
+        f"Resident {size(one.rss_bytes_per_thread)} a thread, and beside it {size(kernel)} of kernel stack; "
+        f"the machine lost {size(one.lost_bytes_per_thread)}."
+    )
+    if one.kernel_stack_lo_bytes_per_thread > 0.5 * one.rss_hi_bytes_per_thread:
+        return Verdict(FAILS, reason)
+    if one.kernel_stack_hi_bytes_per_thread < 0.1 * one.rss_lo_bytes_per_thread:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _threads_use_cpu(table: pd.DataFrame) -> Verdict:
+    one = table.sort_values("threads").iloc[-1]
+    reason = f"{int(one.threads):,} sleeping threads used {one.cpu_share:.2%} of one CPU."
+    if one.threads < 100:
+        raise CannotTell(f"Too few threads to tell: {reason}")
+    if one.cpu_share < 0.02:
+        return Verdict(FAILS, reason)
+    if one.cpu_share > 0.5:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _touch_commits(table: pd.DataFrame) -> Verdict:
+    steps = table.set_index("step")
+    if not {1, 9} <= set(steps.index):
+        raise CannotTell("This run did not touch all of its memory.")
+    (_, at_once), (_, last) = steps.loc[[1, 9]].iterrows()
+    asked = at_once.asked_bytes
+    reason = (
+        f"malloc() of {size(asked)}: address space +{size(at_once.vm_bytes)} at once, resident "
+        f"+{size(at_once.rss_bytes)}; after touching all of it resident +{size(last.rss_bytes)}."
+    )
+    if at_once.vm_bytes < asked:
+        raise CannotTell(f"malloc() had this memory already. {reason}")
+    if at_once.rss_hi_bytes < 0.1 * asked and last.rss_lo_bytes > 0.9 * asked:
+        return Verdict(HOLDS, reason)
+    if at_once.rss_lo_bytes > 0.5 * asked or last.rss_hi_bytes < 0.5 * asked:
+        return Verdict(FAILS, reason)
+    raise CannotTell(reason)
+
+
+def _ten_us(table: pd.DataFrame) -> Verdict:
+    one = _row(table, "what", "thread")
+    reason = f"{ns(one.ns_each)} a thread (interval {ns(one.ns_lo_each)} to {ns(one.ns_hi_each)})."
+    if one.ns_lo_each >= 5_000 and one.ns_hi_each <= 20_000:
+        return Verdict(HOLDS, reason)
+    if one.ns_hi_each < 5_000 or one.ns_lo_each > 20_000:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans a factor of two around 10 µs: {reason}")
+
+
+def _thirty_two_thousand(table: pd.DataFrame) -> Verdict:
+    one = table.iloc[0]
+    reason = f"The first limit here is {one.binding_limit}, after {one.binding_threads:,.0f} more threads"
+    if one.started_threads == one.started_threads:  # not missing: the limit was hit
+        count, reason = one.started_threads, f"{reason}; {one.started_threads:,.0f} could be started."
+        return Verdict(HOLDS if 28_000 <= count <= 33_000 else FAILS, reason)
+    if not 25_000 <= one.binding_threads <= 40_000:
+        return Verdict(FAILS, f"{reason}.")
+    raise CannotTell(f"{reason}; that fits, and no limit was hit in this run.")
+
+
 LOCKS = "convoy.locks"
 HOPS = "hops.compared"
 PROCESSES = "classify.processes"
@@ -275,8 +372,20 @@ CLAIMS = [
           lambda table: _kernel_sees(table, "go_1")),
     Claim("003-015", "Goroutines hand over without a switch in the kernel.", THREAD_COST_ARTICLE, HOPS,
           _goroutines_avoid_it),
-    Claim("003-014", "Go's channels hand over at least seven times as fast as pipes.", THREAD_COST_ARTICLE, HOPS,
-          _channels_and_pipes),
+    Claim("003-014", "Go's channels hand over at least seven times as fast as pipes.", THREAD_COST_ARTICLE,
+          HOPS, _channels_and_pipes),
     Claim("000-136", "await asyncio.sleep(0) makes a switch in the kernel.", WEB_COURSE, HOPS,
           lambda table: _kernel_sees(table, "asyncio")),
+    Claim("003-018", "Ten thousand threads take 80 GiB of address space and 80 MiB of resident memory.",
+          THREAD_COST_ARTICLE, "threads.memory", _eighty),
+    Claim("RES", "What top shows as resident memory is what the threads cost.",
+          "read out of the figure above (003)", "threads.memory", _resident_is_all),
+    Claim("000-095", "Ten thousand threads use more CPU than the requests that they serve.", WEB_COURSE,
+          "threads.memory", _threads_use_cpu),
+    Claim("003-020", "malloc() changes the address space at once, resident memory only when it is touched.",
+          THREAD_COST_ARTICLE, "threads.touch", _touch_commits),
+    Claim("003-026", "To create a thread takes about 10 µs.", THREAD_COST_ARTICLE,
+          "threads.creation", _ten_us),
+    Claim("003-022", "A 64-bit machine lets you create about 32,000 threads.", THREAD_COST_ARTICLE,
+          "threads.creation", _thirty_two_thousand),
 ]  # fmt: skip
