@@ -58,7 +58,6 @@ _WHERE = {
     "load": ("sched_labs.result", "load"),
     "compare": ("sched_labs.result", "compare"),
     "recorded": ("sched_labs.result", "recorded"),
-    "controls": ("sched_labs.controls", "controls"),
     "predict": ("sched_labs.widgets", "predict"),
     "judge": ("sched_labs.claims", "judge"),
 }
