@@ -7,8 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sched_labs import controls as module
-from sched_labs.controls import controls
+from sched_labs.controls import _words, controls
 from sched_labs.errors import ParameterError, WorkloadError
 from sched_labs.experiments import recovery, yielding
 from sched_labs.result import Note, Result
@@ -103,4 +102,4 @@ def test_real_experiments_know_their_parameters() -> None:
     assert form.name == "recovery.curve"
     with pytest.raises(ParameterError, match=r"yielding\.semantics has no parameter 'between'"):
         controls(yielding.semantics, between=["threads"])
-    assert module._words("partner_bytes") == "partner"
+    assert _words("partner_bytes") == "partner"

@@ -18,7 +18,7 @@ Choices = Sequence[Any] | Mapping[str, Any]
 
 
 class Controls:
-    """A form that runs an experiment with the values chosen; `.result` is the last that it measured, or None."""
+    """A form that runs an experiment with the values chosen; `.result` is what it measured last, or None."""
 
     def __init__(self, experiment: Callable[..., Result], choices: Mapping[str, Choices]) -> None:
         name = str(getattr(experiment, "name", "this experiment"))
