@@ -1,0 +1,27 @@
+"""Fresh sets of processes; only their switches are shown."""
+
+from __future__ import annotations
+
+from sched_labs.experiments import classify
+from sched_labs.labs import Judge
+
+SETS, RIGHT = 3, 13
+SHOWN = ["leader", "voluntary_per_s", "involuntary_per_s", "cpu_share", "run_delay_share", "stint_ns"]
+
+
+def check(judge: Judge) -> None:
+    answer = judge.function("answer.py", "diagnose")
+    run = classify.processes(sets=SETS, interval_s=0.8, seed=judge.seed, save=False, progress=False)
+    right, missed = 0, set()
+    for _, threads in run.data.groupby(["set", "process"]):
+        truth = threads.truth.iloc[0]
+        if answer(threads[SHOWN].reset_index(drop=True)) == truth:
+            right += 1
+        else:
+            missed.add(truth)
+    judge.expect(
+        right >= RIGHT,
+        good=f"{right} of {5 * SETS} processes were told right.",
+        missing=f"{right} of {5 * SETS} processes were told right. There are {len(missed)} ways of life among "
+        "those you missed; do you look at all threads, and at how long each stays on the CPU?",
+    )
