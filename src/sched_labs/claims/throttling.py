@@ -193,6 +193,8 @@ def _weight_better(table: pd.DataFrame) -> Verdict:
 
 def _idle_means_no_wait(table: pd.DataFrame) -> Verdict:
     quota, none = _row(table, "quota"), _row(table, "none")
+    if quota.throttled_percent < 5:
+        raise CannotTell(f"Only {quota.throttled_percent:.0f} % of the periods were throttled.")
     reason = (
         f"with {quota.cpu_percent:.0f} % of a CPU in use p99 is {_p99(quota)} under the quota, "
         f"{_p99(none)} without."
