@@ -56,7 +56,28 @@ def observers(**seen: tuple[float, float, float]) -> list[dict[str, Any]]:
     ]
 
 
+def seen(condition: str, bpf: float, schedstat: float, half_width: float = 0.03) -> list[dict[str, Any]]:
+    return [
+        {
+            "condition": condition,
+            "instrument": name,
+            "mean_ns": mean,
+            "mean_lo_ns": mean * (1 - half_width),
+            "mean_hi_ns": mean * (1 + half_width),
+        }
+        for name, mean in (("bpf", bpf), ("schedstat", schedstat))
+    ]
+
+
 CASES: list[Case] = [
+    ("002-118", FAILS, seen("queue", 8e6, 7.9e6), "schedstat says 7.9 ms"),
+    ("002-118", HOLDS, seen("queue", 8e6, 2e6), "schedstat says 2 ms"),
+    ("002-118", UNKNOWN, seen("queue", 8e6, 7.9e6, 0.5), "too wide"),
+    ("002-118", UNKNOWN, seen("idle", 8e6, 7.9e6), "lacks BPF"),
+    ("L47", HOLDS, seen("idle", 13e3, 1.9e3), "schedstat says 1.9 µs"),
+    ("L47", FAILS, seen("idle", 13e3, 12e3), "schedstat says 12 µs"),
+    ("L47", UNKNOWN, seen("idle", 13e3, 6.5e3), "spans a half"),
+    ("L47", UNKNOWN, seen("idle", 13e3, 6.5e3, 1.0), "bounds nothing"),
     ("002-036", FAILS, observers(runqlat=(250, 300, 350)), "1.30 times as long"),
     ("002-036", HOLDS, observers(runqlat=(-2, 3, 8)), "1.00 times as long"),
     ("002-036", UNKNOWN, observers(runqlat=(-50, 30, 90)), "spans 1 %"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from .base import FAILS, HOLDS, ONE_VM, WEB_COURSE, CannotTell, Claim, Verdict, ns
 
 KIND = "attribution.waits"
 COURSE = "a web course on scheduler latency (002), no reference given"
@@ -107,6 +107,36 @@ def _recording_is_dearer(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals overlap: {reason}")
 
 
+def _seen_by_schedstat(table: pd.DataFrame, condition: str) -> tuple[float, float, str]:
+    """Schedstat's mean wait by BPF's: least, most, and a sentence."""
+    rows = table[table["condition"] == condition].set_index("instrument")
+    if not {"bpf", "schedstat"} <= set(rows.index):
+        raise CannotTell("This run lacks BPF or schedstat.")
+    theirs: Any = rows.loc["schedstat"]
+    ours: Any = rows.loc["bpf"]
+    reason = (
+        f"schedstat says {ns(theirs.mean_ns)} a wait (interval {ns(theirs.mean_lo_ns)} to "
+        f"{ns(theirs.mean_hi_ns)}), BPF {ns(ours.mean_ns)} ({ns(ours.mean_lo_ns)} to {ns(ours.mean_hi_ns)})."
+    )
+    if not ours.mean_lo_ns > 0:
+        raise CannotTell(f"The interval bounds nothing: {reason}")
+    return float(theirs.mean_lo_ns / ours.mean_hi_ns), float(theirs.mean_hi_ns / ours.mean_lo_ns), reason
+
+
+def _only_bpf(table: pd.DataFrame) -> Verdict:
+    least, most, reason = _seen_by_schedstat(table, "queue")
+    if least >= 0.75 and most <= 1.33:
+        return Verdict(FAILS, f"of waits in a queue {reason}")
+    if most < 0.75 or least > 1.33:
+        return Verdict(HOLDS, f"of waits in a queue {reason}")
+    raise CannotTell(f"The intervals are too wide: {reason}")
+
+
+def _misses_short_waits(table: pd.DataFrame) -> Verdict:
+    least, most, reason = _seen_by_schedstat(table, "idle")
+    return _half(1 - most, 1 - least, reason)
+
+
 CLAIMS = [
     Claim("002-020", "Scheduler latency is time during which other threads have the CPU.", COURSE, KIND,
           _threads_in_the_way),
@@ -117,4 +147,8 @@ CLAIMS = [
     Claim("002-036", "runqlat costs less than one per cent.", COURSE, "observer.cost", _below_one_percent),
     Claim("000-108", "Recording every switch with perf sched costs more than counting waits in the kernel.",
           WEB_COURSE, "observer.cost", _recording_is_dearer),
+    Claim("002-118", "Scheduler latency can be measured with eBPF only.", COURSE, "instruments.compared",
+          _only_bpf),
+    Claim("L47", "The kernel's own run delay (schedstat) misses most of a wake-up on an idle CPU.", ONE_VM,
+          "instruments.compared", _misses_short_waits),
 ]  # fmt: skip
