@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import SchedLabError
 from .chapters import Chapter, Checkout
+from .generated import fill
 from .progress import Terminal
 
 _STAMP = ".made-from"
@@ -83,7 +84,8 @@ def _stage(book: Checkout, parts: list[Chapter], staged: Path) -> None:
         shutil.copy(book.root / name, staged / name)
     shutil.copytree(book.root / "book", staged / "book", ignore=shutil.ignore_patterns("__pycache__"))
     for text in (staged / "book").glob("*.md"):
-        text.write_text(relink(text.read_text(encoding="utf-8"), parts), encoding="utf-8")
+        filled = fill(text.read_text(encoding="utf-8"), book, parts)
+        text.write_text(relink(filled, parts), encoding="utf-8")
     for chapter in parts:
         notebook = nbformat.read(book.measured / f"{chapter.name}.ipynb", as_version=4)
         still(notebook)

@@ -1,0 +1,261 @@
+"""The parts of pages that only the build machine can write: what ran, on what, and how the claims fared.
+
+A page holds a comment, `<!-- sched-labs: machine -->`, and the text that belongs there replaces it when the
+pages are laid out.  What is written stays the same as long as the measured chapters and the saved results do:
+nothing is built again without need.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from ..errors import ResultError, SchedLabError
+from .chapters import Chapter, Checkout
+
+_MARKER = re.compile(r"<!-- sched-labs: ([a-z]+) -->")
+_WORDS_PER_MINUTE = 180  # technical prose; code counts as prose
+LEDGER = "book/ledger.yml"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One chapter as it ran for this book."""
+
+    name: str
+    title: str
+    words: int
+    cells: int
+    failed: int
+    seconds: float
+    profile: str
+    measured_at: str
+
+    @property
+    def page(self) -> str:
+        """The page, seen from a page in book/."""
+        return f"../{self.name}.ipynb"
+
+    @property
+    def reading_minutes(self) -> int:
+        return max(1, round(self.words / _WORDS_PER_MINUTE))
+
+
+def fill(text: str, book: Checkout, parts: Sequence[Chapter]) -> str:
+    """Replace every marker in a page's text.  Raises SchedLabError for a marker that nobody writes."""
+
+    def write(match: re.Match[str]) -> str:
+        if match[1] not in _WRITERS:
+            raise SchedLabError(
+                f"A page asks for {match[0]}, which nothing writes.", f"There are {', '.join(_WRITERS)}."
+            )
+        return _WRITERS[match[1]](book, parts)
+
+    return _MARKER.sub(write, text)
+
+
+def ran(book: Checkout, part: Chapter) -> Ran:
+    """What a measured chapter says of its own run."""
+    import nbformat
+
+    notebook = nbformat.read(book.measured / f"{part.name}.ipynb", as_version=4)
+    prose = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    title = re.search(r"^# (.+)$", "\n".join(prose), re.MULTILINE)
+    about = notebook.metadata.get("sched_labs", {})
+    return Ran(
+        name=part.name,
+        title=title[1] if title else part.name,
+        words=len(" ".join([*prose, *(cell.source for cell in code)]).split()),
+        cells=len(code),
+        failed=sum(any(o.output_type == "error" for o in cell.outputs) for cell in code),
+        seconds=sum(map(_seconds, code)),
+        profile=str(about.get("profile", "unknown")),
+        measured_at=str(about.get("measured_at", "unknown")).replace("T", " ").replace("+00:00", " UTC"),
+    )
+
+
+def _seconds(cell: Any) -> float:
+    """How long a cell ran, by the kernel's own time stamps; 0 where it left none."""
+    stamps = cell.metadata.get("execution", {})
+    ends = [stamps.get(name) for name in ("iopub.execute_input", "shell.execute_reply")]
+    if None in ends:
+        return 0.0
+    begin, end = (datetime.fromisoformat(str(stamp).replace("Z", "+00:00")) for stamp in ends)
+    return (end - begin).total_seconds()
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table, with the bars in its cells escaped."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def _chapters(book: Checkout, parts: Sequence[Chapter]) -> str:
+    """Which chapters there are, and how long each takes to read and to measure."""
+    rows = []
+    for each in (ran(book, part) for part in parts):
+        rows.append(
+            (
+                f"[{each.title}]({each.page})",
+                f"{each.reading_minutes} min",
+                _duration(each.seconds),
+                each.profile,
+            )
+        )
+    return _table(("chapter", "to read", "to measure", "profile"), rows)
+
+
+def _execution(book: Checkout, parts: Sequence[Chapter]) -> str:
+    """Which cells ran, when and for how long."""
+    rows = []
+    for each in (ran(book, part) for part in parts):
+        cells = f"{each.cells}, all to the end" if not each.failed else f"{each.cells}, {each.failed} failed"
+        rows.append(
+            (f"[{each.title}]({each.page})", cells, _duration(each.seconds), each.profile, each.measured_at)
+        )
+    return _table(("chapter", "cells", "time", "profile", "measured"), rows)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
+
+
+_FACTS = {
+    "cpu_model": "processor", "arch": "architecture", "hypervisor": "hypervisor", "cpus": "CPUs",
+    "cores": "cores", "smt": "threads on a core", "numa_nodes": "NUMA nodes", "l1d_bytes": "L1 data cache",
+    "l2_bytes": "L2 cache", "l3_bytes": "L3 cache", "line_bytes": "cache line", "memory_bytes": "memory",
+    "kernel": "kernel", "scheduler": "fair scheduler", "preemption": "preemption", "hz": "ticks per second",
+    "clocksource": "clock source", "idle_driver": "idle driver", "governor": "frequency governor",
+    "huge_pages": "transparent huge pages", "pmu": "hardware counters (PMU)", "cgroup": "CPU cgroups",
+    "cpu_limit": "CPU limit",
+}  # fmt: skip
+
+
+def _machine(book: Checkout, parts: Sequence[Chapter]) -> str:
+    """The machine in short, without a name: what a result carries about it."""
+    from ..machine import survey
+
+    facts = survey().provenance()
+    rows = []
+    for key, label in _FACTS.items():
+        value = facts[key]
+        if key.endswith("_bytes") and value is not None:
+            value = _size(float(value))
+        if isinstance(value, bool):
+            value = "yes" if value else "no"
+        rows.append((label, "unknown" if value is None else value))
+    return _table(("what", "here"), rows)
+
+
+def _size(size_bytes: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if size_bytes < 1024:
+            return f"{size_bytes:.4g} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.4g} GiB"
+
+
+_PACKAGES = ("numpy", "pandas", "matplotlib", "ipywidgets", "nbclient", "jupytext", "jupyter-book", "sphinx")
+
+
+def _versions(book: Checkout, parts: Sequence[Chapter]) -> str:
+    """Versions of everything that the numbers and pages went through."""
+    from ..version import __version__
+
+    rows = [("sched-labs", __version__), ("Python", platform.python_version()), ("C compiler", _compiler())]
+    for name in _PACKAGES:
+        try:
+            rows.append((name, version(name)))
+        except PackageNotFoundError:
+            rows.append((name, "not installed"))
+    return _table(("what", "version"), rows)
+
+
+def _compiler() -> str:
+    import shutil
+    import subprocess
+
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        return "none"
+    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else "unknown"
+
+
+def _verdicts(book: Checkout, parts: Sequence[Chapter]) -> str:
+    """Every claim on the newest run of its experiment, or on the recorded one where this machine has none."""
+    from ..claims import CLAIMS, judge
+    from ..result import latest, recorded
+
+    found, without = [], []
+    for kind in dict.fromkeys(claim.kind for claim in CLAIMS):
+        claims = [claim for claim in CLAIMS if claim.kind == kind]
+        try:
+            result, whose = latest(kind), "Measured here"
+            if result is None:
+                result, whose = recorded(kind), "Recorded on another machine"
+        except ResultError as error:
+            without += [(claim.text, claim.source, error.what) for claim in claims]
+            continue
+        if result is None:
+            without += [(claim.text, claim.source, "Nobody has run its experiment.") for claim in claims]
+            continue
+        lines = [f"### {kind}", f"<p><small>{whose}: {escape(result.provenance_line())}</small></p>"]
+        found.append("\n\n".join([*lines, judge(result)._repr_html_()]))
+    if without:
+        found += ["### Not judged here", _table(("people say", "source", "why not"), without)]
+    return "\n\n".join(found)
+
+
+def ledger(book: Checkout) -> list[dict[str, str]]:
+    """The statements of book/ledger.yml: id, topic, says, verdict, is, source.
+
+    Raises SchedLabError for an entry that lacks one of them or repeats an id.
+    """
+    entries: list[dict[str, str]] = []
+    path = book.root / Path(LEDGER)
+    for topic, rows in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        for row in rows:
+            if not (isinstance(row, dict) and set(row) == {"id", "says", "verdict", "is", "source"}):
+                raise SchedLabError(f"{LEDGER} has a damaged entry under {topic!r}: {row!r}.")
+            entries.append({"topic": topic, **{name: str(value).strip() for name, value in row.items()}})
+    names = [entry["id"] for entry in entries]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise SchedLabError(f"{LEDGER} has {twice[0]} twice.", "Keep one of them.")
+    return entries
+
+
+def _ledger(book: Checkout, parts: Sequence[Chapter]) -> str:
+    """The wrong and outdated statements that no experiment of this book judges, by topic."""
+    from .. import claims_kernels
+    from ..claims import CLAIMS
+
+    judged = {claim.id for claim in CLAIMS} | {claim.id for claim in claims_kernels.CLAIMS}
+    topics: dict[str, list[tuple[str, ...]]] = {}
+    for entry in ledger(book):
+        if entry["id"] not in judged:
+            row = (f"{entry['says']} ({entry['id']})", entry["verdict"], entry["is"], entry["source"])
+            topics.setdefault(entry["topic"], []).append(row)
+    heads = ("people say", "verdict", "in fact", "source")
+    return "\n\n".join(f"### {topic}\n\n{_table(heads, rows)}" for topic, rows in topics.items())
+
+
+_WRITERS: dict[str, Callable[[Checkout, Sequence[Chapter]], str]] = {
+    "chapters": _chapters,
+    "execution": _execution,
+    "machine": _machine,
+    "versions": _versions,
+    "verdicts": _verdicts,
+    "ledger": _ledger,
+}

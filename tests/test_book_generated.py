@@ -1,0 +1,147 @@
+"""What the build machine writes into pages: true to the measured chapters, the same each time, no dead marker."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from claim_cases import constructed
+from conftest import ROOT
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from sched_labs import claims, claims_kernels
+from sched_labs.book import generated
+from sched_labs.book.chapters import Chapter, Checkout, checkout
+from sched_labs.errors import SchedLabError
+from sched_labs.result import Result
+
+FRONT = sorted((ROOT / "book").glob("*.md"))
+
+
+def stamped(source: str, begin: str, end: str, *, failed: bool = False) -> Any:
+    cell = new_code_cell(source)
+    cell.metadata["execution"] = {"iopub.execute_input": begin, "shell.execute_reply": end}
+    if failed:
+        cell.outputs = [new_output("error", ename="ValueError", evalue="no", traceback=[])]
+    return cell
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> tuple[Checkout, list[Chapter]]:
+    notebook = new_notebook(
+        cells=[
+            new_markdown_cell("# A cost | of something\n\n" + "word " * 355),
+            stamped("a = 1", "2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:02.500000Z"),
+            stamped("b = 2", "2026-01-01T00:00:03Z", "2026-01-01T00:00:04Z", failed=True),
+            new_code_cell(""),
+        ],
+        metadata={"sched_labs": {"profile": "quick", "measured_at": "2026-01-01T00:00:05+00:00"}},
+    )
+    target = tmp_path / "_build" / "measured" / "notebooks" / "01-a.ipynb"
+    target.parent.mkdir(parents=True)
+    nbformat.write(notebook, target)
+    (tmp_path / "book").mkdir()
+    return Checkout(tmp_path), [Chapter("notebooks/01-a", tmp_path / "notebooks" / "01-a.md")]
+
+
+def test_the_execution_table_says_what_the_notebook_says(book: tuple[Checkout, list[Chapter]]) -> None:
+    found = generated.ran(book[0], book[1][0])
+    assert (found.cells, found.failed, found.seconds) == (2, 1, 3.5)
+    assert found.reading_minutes == 2
+    table = generated.fill("before\n\n<!-- sched-labs: execution -->\n\nafter", *book)
+    assert table.startswith("before\n\n| chapter |") and table.endswith("|\n\nafter")
+    line = table.splitlines()[4]
+    assert "2, 1 failed" in line and "2026-01-01 00:00:05 UTC" in line and "quick" in line
+    assert "A cost \\| of something" in line, "a bar does not end the cell"
+    assert len(re.findall(r"(?<!\\)\|", line)) == 6
+    assert "(../notebooks/01-a.ipynb)" in line
+
+
+def test_everything_is_the_same_the_second_time(book: tuple[Checkout, list[Chapter]]) -> None:
+    for name in ("chapters", "execution", "machine", "versions"):
+        marker = f"<!-- sched-labs: {name} -->"
+        assert generated.fill(marker, *book) == generated.fill(marker, *book) != marker
+
+
+def test_the_machine_is_described_without_a_name_and_without_a_python_word(
+    book: tuple[Checkout, list[Chapter]],
+) -> None:
+    import platform
+
+    text = generated.fill("<!-- sched-labs: machine -->", *book)
+    assert platform.release() in text
+    assert not re.search(r"\| (None|True|False) \|", text)
+    cpus = re.search(r"\| CPUs \| (.+) \|", text)
+    assert cpus and cpus[1].isdigit(), "a number stays a number"
+
+
+def test_a_marker_that_nobody_writes_is_an_error(book: tuple[Checkout, list[Chapter]]) -> None:
+    with pytest.raises(SchedLabError, match="nothing writes"):
+        generated.fill("<!-- sched-labs: nonsense -->", *book)
+
+
+@pytest.mark.parametrize("page", FRONT, ids=lambda page: page.stem)
+def test_pages_ask_only_for_what_is_written(page: Path) -> None:
+    asked = set(re.findall(r"<!-- sched-labs: (\w+) -->", page.read_text(encoding="utf-8")))
+    assert asked <= set(generated._WRITERS)
+
+
+def test_every_page_of_the_front_is_in_the_table_of_contents() -> None:
+    contents = (ROOT / "_toc.yml").read_text(encoding="utf-8")
+    for name in ("pathways", "glossary", "bibliography", "how-built", "claims", "reading-figures"):
+        assert f"book/{name}\n" in contents
+
+
+def test_verdicts_come_from_the_newest_run_the_recorded_one_or_nobody(
+    book: tuple[Checkout, list[Chapter]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(word: str) -> Any:
+        return lambda table: claims.Verdict(claims.HOLDS, word)
+
+    kinds = ("one.here", "one.recorded", "one.nowhere")
+    made = [claims.Claim(kind, f"About {kind}.", "nobody", kind, check("for a reason")) for kind in kinds]
+    monkeypatch.setattr(claims, "CLAIMS", made)
+    monkeypatch.setattr("sched_labs.result.latest", lambda kind: _run(kind) if kind == kinds[0] else None)
+    monkeypatch.setattr("sched_labs.result.recorded", lambda kind: _run(kind) if kind == kinds[1] else None)
+    text = generated.fill("<!-- sched-labs: verdicts -->", *book)
+    assert [text.count(line) for line in ("Measured here", "Recorded on another machine")] == [1, 1]
+    assert text.index("one.here") < text.index("one.recorded") < text.index("Not judged here")
+    assert "| About one.nowhere. | nobody | Nobody has run its experiment. |" in text
+    assert text.count("for a reason") == 2
+
+
+def _run(kind: str) -> Result:
+    import pandas as pd
+
+    return constructed(kind, pd.DataFrame())
+
+
+def test_the_ledger_is_whole_and_leaves_out_what_an_experiment_judges() -> None:
+    book = checkout(ROOT)
+    entries = generated.ledger(book)
+    assert len({entry["topic"] for entry in entries}) >= 5
+    text = generated.fill("<!-- sched-labs: ledger -->", book, [])
+    judged = {claim.id for claim in claims.CLAIMS} | {claim.id for claim in claims_kernels.CLAIMS}
+    for entry in entries:
+        assert (f"({entry['id']})" in text) == (entry["id"] not in judged)
+        assert all(entry.values())
+        assert re.fullmatch(r"00[0-4]-\d{3}", entry["id"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Topic:\n  - {id: a, says: b}\n", "damaged"),
+        (
+            "Topic:\n" + "  - {id: a, says: b, verdict: c, is: d, source: e}\n" * 2,
+            "a twice",
+        ),
+    ],
+)
+def test_a_damaged_ledger_is_refused(book: tuple[Checkout, list[Chapter]], text: str, said: str) -> None:
+    (book[0].root / "book" / "ledger.yml").write_text(text, encoding="utf-8")
+    with pytest.raises(SchedLabError, match=said):
+        generated.ledger(book[0])
