@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import nan
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -162,6 +162,7 @@ def tick(period: float, spread: float = 0.001, **more: Any) -> list[dict[str, An
             "period_ns": period,
             "period_lo_ns": period * (1 - spread),
             "period_hi_ns": period * (1 + spread),
+            "lost_percent": 1.0,
             "strength": 0.4 if period != period else 0.99,
             "tick_ns": 4e6,
             "in_phase_p50_ns": 18e3,
@@ -299,13 +300,16 @@ CASES: list[Case] = [
     ("002-007", FAILS, woken("idle CPUs", 20e3, 90e3, 0.5), "0.5 % of the woken threads"),
     ("002-007", HOLDS, woken("idle CPUs", 20e3, 90e3, 95), "95.0 %"),
     ("002-007", UNKNOWN, woken("idle CPUs", 20e3, 90e3, 30), "filled the idle CPUs"),
-    ("002-123", FAILS, woken("bound to the waker", 3e3, 4e6), "took 4 ms or more, and 7 %"),
-    ("002-123", HOLDS, woken("bound to the waker", 3e3, 2e4), "took 20 µs"),
-    ("002-123", UNKNOWN, woken("bound to the waker", 3e3, 5e5), "took 500 µs"),
+    ("002-123-mask", FAILS, woken("bound to the waker", 3e3, 4e6), "took 4 ms or more, and 7 %"),
+    ("002-123-mask", HOLDS, woken("bound to the waker", 3e3, 2e4), "took 20 µs"),
+    ("002-123-mask", UNKNOWN, woken("bound to the waker", 3e3, 5e5), "took 500 µs"),
     ("002-065", HOLDS, tick(1e6), "1000 times a second"),
     ("002-065", FAILS, tick(4e6), "250 times a second"),
     ("002-065", UNKNOWN, tick(1e6, 0.2), "spans"),
     ("002-065", UNKNOWN, tick(nan), "no period: the best comb is 40% full"),
+    ("002-065", UNKNOWN, tick(1e6, lost_percent=60.0), "had the CPU for 60 %"),
+    ("L46", UNKNOWN, clients(1e5, 45e6, inf), "One trial says nothing"),
+    ("002-016", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(3, 4e6, 6e6, inf)], "One trial says nothing"),
     ("L26", HOLDS, tick(4.0007e6), "every 4 ms, and 1/HZ is 4 ms"),
     ("L26", FAILS, tick(1e6), "every 1 ms, and 1/HZ is 4 ms"),
     ("L26", UNKNOWN, tick(4e6, tick_ns=nan), "does not tell its tick"),

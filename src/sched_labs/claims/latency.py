@@ -21,6 +21,14 @@ def _row(table: pd.DataFrame, what: str, **wanted: object) -> pd.Series:
     return found.iloc[0]
 
 
+def _times(above: pd.Series, below: pd.Series) -> tuple[float, float]:
+    """How many times as long the tail of one is as that of the other: the ends of the interval."""
+    ends = [row[end] for row in (above, below) for end in ("p99_lo_ns", "p99_hi_ns")]
+    if not all(math.isfinite(end) and end > 0 for end in ends):
+        raise CannotTell("One trial says nothing about how trials vary.")
+    return ends[0] / ends[3], ends[1] / ends[2]
+
+
 def _within(low: float, high: float, least: float, most: float, reason: str) -> Verdict:
     """Whether an interval lies inside or outside limits.  CannotTell where it spans one, or there is none."""
     if math.isnan(low) or math.isnan(high):
@@ -175,6 +183,8 @@ def _queue_times_slice(table: pd.DataFrame) -> Verdict:
 def _waits_one_slice(table: pd.DataFrame) -> Verdict:
     many = _own(table).iloc[-1]
     reason = f"among {int(many.hogs)} hogs a wait is {many.gaps_per_stint:.1f} stints long."
+    if not math.isfinite(many.gap_hi_ns):
+        raise CannotTell(f"One trial says nothing about how trials vary: {reason}")
     ends = many.gap_lo_ns / many.stint_hi_ns, many.gap_hi_ns / many.stint_lo_ns
     return _within(*ends, 0, 1.25, reason)
 
@@ -251,7 +261,7 @@ def _slack_matters_not(table: pd.DataFrame) -> Verdict:
 
 def _three_times_at_most(table: pd.DataFrame) -> Verdict:
     plain, fifo = _worker(table, "OTHER", "heavy"), _worker(table, "FIFO", "heavy")
-    least, most = plain.p99_lo_ns / fifo.p99_hi_ns, plain.p99_hi_ns / fifo.p99_lo_ns
+    least, most = _times(plain, fifo)
     reason = (
         f"one in a hundred is {ns(plain.p99_ns)} late under OTHER, {ns(fifo.p99_ns)} under FIFO: "
         f"{plain.p99_ns / fifo.p99_ns:.0f} times (interval {least:.0f} to {most:.0f})."
@@ -414,6 +424,8 @@ def _idle_cpu_means_no_wait(table: pd.DataFrame) -> Verdict:
 
 def _tick(table: pd.DataFrame) -> pd.Series:
     row = table.iloc[0]
+    if row.lost_percent > 10:
+        raise CannotTell(f"Other programs had the CPU for {row.lost_percent:.0f} % of the time.")
     if math.isnan(row.period_ns):
         raise CannotTell(f"The gaps share no period: the best comb is {row.strength:.0%} full.")
     return row
@@ -463,7 +475,7 @@ def _clients(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 def _clients_agree(table: pd.DataFrame) -> Verdict:
     closed, open_ = _clients(table)
-    least, most = open_.p99_lo_ns / closed.p99_hi_ns, open_.p99_hi_ns / closed.p99_lo_ns
+    least, most = _times(open_, closed)
     reason = (
         f"of the same stall the client that waits reports a p99 of {ns(closed.p99_ns)}, the one that keeps "
         f"to its schedule {ns(open_.p99_ns)}."
@@ -552,7 +564,7 @@ CLAIMS = [
           _eleven_ms_beside_idle),
     Claim("002-007", "On a partly loaded machine, wake-up affinity puts threads on the waker's busy CPU.",
           COURSE, "wakeplace.sweep", _affinity_dominates),
-    Claim("002-123", "While some CPU is idle, nobody waits for one.", "a common belief, refuted in (002)",
+    Claim("002-123-mask", "While some CPU is idle, nobody waits for one.", "a common belief, refuted in (002)",
           "wakeplace.sweep", _idle_cpu_means_no_wait),
     Claim("002-065", "The tick comes a thousand times a second.", COURSE, "ticks.gaps", _tick_at_1000_hz),
     Claim("L26", "What interrupts a lonely thread regularly comes every 1/HZ.",

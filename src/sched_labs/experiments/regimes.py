@@ -154,7 +154,7 @@ def sweep(
     Method: the regimes of a well-known runqlat demonstration, with a burst of fixed work.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.03, quick=0.2, full=1.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.03, quick=0.12, full=1.0) if duration_s is None else duration_s
     allowed = list(machine.survey().cpus_allowed)
     if cpus is None and len(allowed) > MOST_CPUS:
         run.note("info", f"{MOST_CPUS} of {len(allowed)} CPUs were used.")

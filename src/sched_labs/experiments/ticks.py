@@ -162,6 +162,9 @@ def gaps(
             device += after[1] - before[1]
     if timer is None:
         run.note("missing", "/proc/interrupts does not tell this CPU's interrupts here.")
+    away = sum(rows.loc[rows["switches"] > 0, "gap_ns"].sum() for rows in run.rows)
+    if away > 0.1 * trials * run.parameters["duration_ns"]:
+        run.note("flag", "Other programs had this CPU for more than a tenth of the time: it was not alone.")
     run.parameters |= {"timer_interrupts": timer, "device_interrupts": device}
 
 

@@ -97,7 +97,7 @@ def sweep(
     Method: futex wake and wait, sched_getcpu.  Where there is one CPU, only "bound to the waker" is measured.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.05, quick=0.25, full=2.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.05, quick=0.2, full=2.0) if duration_s is None else duration_s
     for name, value, most in (("workers", workers, MOST_WORKERS), ("trials", trials, 1000)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise ParameterError(f"{name} must be a whole number from 1 to {most:,}, not {value!r}.")
