@@ -26,7 +26,7 @@ def _like_a_switch(table: pd.DataFrame) -> Verdict:
     stalls = _limited(table)
     low, high = stalls.stall_lo_ns.min(), stalls.stall_hi_ns.max()
     least, most = stalls.stall_ns.min(), stalls.stall_ns.max()
-    reason = f"stalls from {ns(least)} to {ns(most)}, where the rest of the period is that long."
+    reason = f"stalls from {ns(least)} to {ns(most)}."
     if low > 200_000:
         return Verdict(FAILS, reason)
     if high <= 200_000:

@@ -79,7 +79,7 @@ def summarise(result: Result) -> pd.DataFrame:
     usual = float(plain.latency_ns.quantile(0.99)) if len(plain) else np.nan
     rows = []
     for key, some in blocks.groupby(keys, sort=False):
-        own = data[(data[keys] == key).all(axis=1)]
+        own = data[(data[keys] == pd.Series(dict(zip(keys, key, strict=True)))).all(axis=1)]
         if own.empty:
             continue
         by_trial = own.groupby("trial").latency_ns

@@ -1,0 +1,366 @@
+"""CPU limits for real, in the tiny profile, and on constructed records: relations and counts, never times."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sched_labs import cgroups, figures, lock, workloads
+from sched_labs.errors import ParameterError, PlacementError, WorkloadError
+from sched_labs.experiments import quota, service
+from sched_labs.experiments.base import Experiment
+from sched_labs.result import Result
+
+MS = 1_000_000
+ALL = (quota.hog, quota.threads, service.latency, service.contention)
+
+
+def _own_lock(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    place = folder / "lock"
+    place.mkdir(exist_ok=True)
+    place.chmod(0o1777)
+    patch.setattr(lock, "_PLACES", (place,))
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock and a data folder of our own: these tests look at no absolute time."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    _own_lock(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Experiment], Result]:
+    """A tiny run of an experiment, measured once."""
+    kept: dict[str, Result] = {}
+
+    def run(experiment: Experiment) -> Result:
+        if experiment.name not in kept:
+            with pytest.MonkeyPatch.context() as patch:
+                _own_lock(tmp_path_factory.mktemp("run"), patch)
+                kept[experiment.name] = experiment(profile="tiny", save=False, progress=False)
+        return kept[experiment.name]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def allowed() -> None:
+    able, why = cgroups.possible()
+    if not able:
+        pytest.skip(why)
+
+
+def documented(experiment: Experiment) -> set[str]:
+    text = experiment.summarise.__doc__ or ""
+    return set(re.findall(r"\b[a-z_0-9]+\b", text))
+
+
+@pytest.mark.parametrize("experiment", ALL, ids=lambda e: e.name)
+def test_summaries_figures_and_captions(
+    experiment: Experiment, measured: Callable[[Experiment], Result], tmp_path: Path
+) -> None:
+    result = measured(experiment)
+    table = result.summary()
+    assert len(table) and set(table.columns) <= documented(experiment)
+    figure = result.plot(recorded=result, predictions=[figures.Prediction(30, "ms")])
+    assert figure.caption.endswith(".") and "nan" not in figure.caption + figure.alt
+    assert "recorded on" in figure.alt and len(figure.data)
+    assert figure.save(tmp_path / "figure.svg").stat().st_size > 5000
+
+
+def test_the_timeline_holds_the_gaps_of_one_trial(measured: Callable[[Experiment], Result]) -> None:
+    line = figures.throttle.timeline(measured(quota.hog))
+    assert {"share_percent", "at_ns", "gap_ns", "stall"} == set(line.columns)
+    assert not line[line.share_percent == 100].stall.any()
+    assert (line.at_ns.diff()[line.share_percent.diff() == 0] >= 0).all()
+
+
+@pytest.mark.usefixtures("allowed")
+def test_a_hog_is_held_back_and_the_kernel_counts_it(measured: Callable[[Experiment], Result]) -> None:
+    result = measured(quota.hog)
+    assert result.parameters["default_period_ns"] == 100 * MS
+    assert "nr_throttled" in result.parameters["stat_fields"]
+    for block in result.parameters["blocks"]:
+        if block["share_percent"] == 100:
+            assert block["periods"] == block["throttled_periods"] == 0
+            continue
+        quotas = block["periods"] + 1
+        spent = quotas * block["share_percent"] / 100 * block["period_ns"]
+        # No more than a quota in each period, and what each period's last slice and tick overran.
+        assert block["cpu_ns"] <= spent + result.parameters["slice_ns"] + 2 * result.parameters["tick_ns"]
+        assert block["throttled_periods"] <= block["periods"]
+    table = result.summary().set_index("share_percent")
+    assert table.throttled_periods[20] > 0
+    assert table.cpu_percent[20] < table.cpu_percent[80]
+    assert table.cpu_percent[20] < table.cpu_percent[100]
+
+
+@pytest.mark.usefixtures("allowed")
+def test_all_threads_stand_still_together(measured: Callable[[Experiment], Result]) -> None:
+    result = measured(quota.threads)
+    table = result.summary().set_index("threads")
+    assert list(table.index) == [1, 2, 4, 16]
+    assert (table.throttled_periods <= table.periods).all() and (table.throttled_periods > 0).all()
+    # Stalls do not overlap: each begins after the one before it has ended.
+    for _, rows in result.data.groupby(["threads", "trial"]):
+        assert (rows.at_ns.iloc[1:].to_numpy() >= (rows.at_ns + rows.stall_ns).iloc[:-1].to_numpy()).all()
+
+
+def test_when_every_worker_has_a_gap() -> None:
+    """On CONSTRUCTED gaps."""
+    one, two = [(0, 10), (20, 30), (60, 5)], [(5, 20), (30, 10), (61, 100)]
+    assert list(quota.together([one, two], least_ns=1)) == [(5, 5), (20, 5), (30, 10), (61, 4)]
+    assert list(quota.together([one, two], least_ns=5)) == [(5, 5), (20, 5), (30, 10)]
+    assert list(quota.together([one], least_ns=1)) == one
+    assert list(quota.together([one, []], least_ns=1)) == []
+
+
+def hog_result(gaps: dict[int, list[float]], throttled: int = 5) -> Result:
+    """A CONSTRUCTED run with a period of 100 ms: for each share its gaps in ms, all in one trial."""
+    rows = [
+        {
+            "share_percent": share,
+            "period_ns": 100 * MS,
+            "trial": trial,
+            "at_ns": n * 100 * MS,
+            "gap_ns": ms * MS,
+        }
+        for share, some in gaps.items()
+        for trial in (0, 1)
+        for n, ms in enumerate(some)
+    ]
+    blocks = [
+        {
+            "share_percent": share, "period_ns": 100 * MS, "trial": trial, "elapsed_ns": 500 * MS,
+            "cpu_ns": 5 * share * MS, "involuntary": 5, "periods": 5 if share < 100 else 0,
+            "throttled_periods": throttled if share < 100 else 0,
+            "throttled_ns": throttled * (100 - share) * MS,
+        }
+        for share in gaps
+        for trial in (0, 1)
+    ]  # fmt: skip
+    parameters = {
+        "blocks": blocks, "slice_ns": 5 * MS, "tick_ns": 4 * MS, "default_period_ns": 100 * MS,
+        "stat_fields": ["nr_periods", "nr_throttled", "throttled_usec"],
+    }  # fmt: skip
+    return Result("quota.hog", pd.DataFrame(rows), {"cpus": 2}, parameters)
+
+
+def test_a_constructed_hog_is_summed_up_by_hand() -> None:
+    # 20 ms is somebody else's gap: less than half of the 50 ms that the formula asks for.
+    table = hog_result({50: [50, 20, 52, 48, 50], 100: [30]}).summary().set_index("share_percent")
+    row = table.loc[50]
+    assert (row.stalls, row.stall_ns, row.formula_stall_ns) == (8, 50 * MS, 50 * MS)
+    assert (row.off_by_ns, row.counted_stall_ns, row.throttled_percent) == (0, 50 * MS, 100)
+    assert (row.ran_ns, row.cpu_percent, row.throttled_field) == (50 * MS, 50, "throttled_usec")
+    assert table.loc[100].stalls == 0 and np.isnan(table.loc[100].stall_ns)
+
+
+def test_a_hog_without_a_limit_is_drawn_too() -> None:
+    figure = hog_result({100: [4, 30]}).plot()
+    assert "no limit was set here" in figure.caption
+
+
+# --- requests ---
+
+
+@pytest.mark.parametrize("experiment", [service.latency, service.contention], ids=lambda e: e.name)
+def test_no_request_is_lost(experiment: Experiment, measured: Callable[[Experiment], Result]) -> None:
+    result = measured(experiment)
+    keys = ["limit", "demand_percent", "neighbour", "hogs", "trial"]
+    rows = result.data.groupby(keys).size()
+    for block in result.parameters["blocks"]:
+        own = result.data[(result.data[keys] == [block[key] for key in keys]).all(axis=1)]
+        assert block["arrived"] == block["completed"] + block["waiting"]
+        assert block["arrived"] == rows[tuple(block[key] for key in keys)]
+        assert block["completed"] == own.latency_ns.notna().sum()
+        assert (own.latency_ns.dropna() >= own.queued_ns.dropna()).all() and (
+            own.queued_ns.dropna() >= 0
+        ).all()
+        assert (own.waited_ns[own.latency_ns.isna()] > 0).all()
+    table = result.summary()
+    assert (table.p50_ns <= table.p99_ns).all() and (table.p99_lo_ns <= table.p99_hi_ns).all()
+    assert not [note for note in result.notes if "went missing" in note.text]
+
+
+def test_every_condition_gets_the_same_requests(measured: Callable[[Experiment], Result]) -> None:
+    data = measured(service.latency).data
+    most = data[data.demand_percent == data.demand_percent.max()]
+    for _, trial in most.groupby("trial"):
+        schedules = {tuple(rows.arrival_ns) for _, rows in trial.groupby(["limit", "neighbour"])}
+        assert len(schedules) == 1
+    assert len({tuple(rows.arrival_ns) for _, rows in most.groupby("trial")}) > 1
+
+
+@pytest.mark.usefixtures("allowed")
+def test_a_quota_below_the_demand_throttles_and_lengthens(tmp_path: Path) -> None:
+    result = service.latency(
+        quota_us=5_000, period_us=50_000, demands_percent=[200], limits=["none", "quota"],
+        neighbours=["idle"], work_us=1_000, trials=1, duration_s=0.6, profile="tiny",
+        save=False, progress=False,
+    )  # fmt: skip
+    table = result.summary().set_index("limit")
+    assert table.throttled_percent["none"] == 0 and table.throttled_percent["quota"] > 50
+    assert table.p50_ns["quota"] > 3 * table.p50_ns["none"]
+    assert table.cpu_percent["quota"] < table.cpu_percent["none"]
+    assert table.waiting["quota"] > table.waiting["none"]
+    error = service.model_error(result).iloc[0]
+    assert error.model_throttled_percent > 50
+
+
+def test_a_closed_loop_asks_less_when_it_is_slow() -> None:
+    words = ["--arrivals", "closed", "--threads", "2", "--duration-ms", "200", "--think-us", "1000"]
+    arrived = []
+    for loops in ("1000", "20000000"):
+        with workloads.start("service", [*words, "--loops", loops]) as running:
+            records = running.run()
+        total = next(record for record in records if record.kind == "service")
+        assert total["arrived"] == total["completed"] and total["waiting"] == 0
+        arrived.append(total["arrived"])
+    assert arrived[0] > 5 * arrived[1] > 0
+
+
+def test_the_schedule_is_poisson_and_comes_from_the_seed() -> None:
+    def arrivals(seed: int, *more: str) -> Any:
+        words = ["--rate-per-s", "20000", "--duration-ms", "500", "--loops", "1", "--seed", str(seed), *more]
+        with workloads.start("service", words) as running:
+            return np.array([r["arrival_ns"] for r in running.run() if r.kind == "request"], dtype=float)
+
+    first = arrivals(1)
+    apart = np.diff(first)
+    assert (first == arrivals(1)).all() and len(first) != len(arrivals(2))
+    # 10,000 exponential gaps of 50 µs: mean and standard deviation are equal, to within five standard errors.
+    assert apart.mean() == pytest.approx(50_000, rel=0.05) and apart.std() == pytest.approx(50_000, rel=0.1)
+    assert np.quantile(apart, 0.5) == pytest.approx(50_000 * np.log(2), rel=0.1)
+    even = np.diff(arrivals(1, "--arrivals", "even"))
+    assert even.max() - even.min() <= 1
+    crowds = arrivals(1, "--batch", "4")
+    assert (np.unique(crowds, return_counts=True)[1] == 4).all()
+
+
+def test_arguments_that_the_server_does_not_take() -> None:
+    with pytest.raises(WorkloadError, match="--arrivals takes poisson, even or closed"):
+        workloads.start("service", ["--arrivals", "often"])
+
+
+# --- parameters, and machines without groups ---
+
+WRONG: list[tuple[Experiment, dict[str, Any], str]] = [
+    (quota.hog, {"shares_percent": [0]}, "from 1 to 99, not 0"),
+    (quota.hog, {"shares_percent": 50}, "Give a list"),
+    (quota.hog, {"periods_us": [500]}, "from 1,000 to 1,000,000"),
+    (quota.hog, {"periods_us": [2000], "shares_percent": [20]}, "a quota of 1,000 µs or more, not 400"),
+    (quota.hog, {"trials": 0}, "trials start at 1"),
+    (quota.threads, {"threads": [65]}, "from 1 to 64"),
+    (quota.threads, {"quota_us": 10}, "cpu.max takes a quota"),
+    (quota.threads, {"cpus": [4095]}, "CPU 4095 may not be used"),
+    (service.latency, {"limits": ["hard"]}, "limits does not take"),
+    (service.latency, {"neighbours": []}, "neighbours does not take"),
+    (service.latency, {"demands_percent": [0]}, "demands_percent does not take"),
+    (service.latency, {"arrivals": "often"}, "poisson, even or closed"),
+    (service.latency, {"period_us": 2_000_000}, "takes a period from"),
+    (service.latency, {"work_us": 0}, "work_us takes a number"),
+    (service.latency, {"duration_s": 0}, "duration_s lies between"),
+    (service.contention, {"hogs": [0]}, "Give numbers from 1 to 64"),
+    (service.contention, {"demand_percent": 0}, "must be 1 to 200"),
+]
+
+
+@pytest.mark.parametrize(("experiment", "given", "said"), WRONG, ids=lambda value: str(value)[:40])
+def test_wrong_parameters_are_refused_before_anything_starts(
+    experiment: Experiment, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises((ParameterError, PlacementError), match=re.escape(said).replace("\\ ", " ")):
+        experiment(profile="tiny", save=False, progress=False, **given)
+    assert not [folder for folder, _ in cgroups.left_behind() if f"/{os.getpid()}." in folder]
+
+
+@pytest.mark.parametrize("experiment", ALL, ids=lambda e: e.name)
+def test_without_groups_it_measures_the_rest_and_says_so(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise PlacementError("No control group can be made here: constructed.", "Ask.")
+
+    monkeypatch.setattr(cgroups, "_make", refuse)
+    result = experiment(profile="tiny", save=False, progress=False)
+    assert any(note.level == "missing" and "constructed" in note.text for note in result.notes)
+    table = result.summary()
+    assert (table.periods == 0).all() and (table.throttled_periods == 0).all()
+    assert "no limit" in result.plot().caption.lower()
+    assert experiment.instrument(_survey()).improve
+
+
+def _survey() -> Any:
+    from sched_labs import machine
+
+    return machine.survey()
+
+
+# --- nothing stays ---
+
+CODE = """
+import sys
+from pathlib import Path
+from sched_labs import lock
+lock._PLACES = (Path(sys.argv[1]),)
+from sched_labs.experiments import service
+print("go", flush=True)
+service.latency(profile="tiny", trials=50, save=False, progress=False)
+"""
+
+
+@pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
+def test_an_ended_run_leaves_no_group_and_no_process(how: signal.Signals, tmp_path: Path) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", CODE, str(tmp_path / "lock")], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    mine = f"/{program.pid}."
+    try:
+        assert program.stdout and program.stdout.readline() == b"go\n"
+        assert wait_until(lambda: any(mine in folder for folder, _ in cgroups.left_behind()))
+        time.sleep(0.3)
+        program.send_signal(how)
+        program.wait(timeout=20)
+        cgroups.clear()  # what the next run does first; after Ctrl-C there is nothing for it to do
+        assert wait_until(lambda: not any(mine in folder for folder, _ in cgroups.left_behind()))
+        assert wait_until(lambda: not workloads_of(program.pid))
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def wait_until(true: Callable[[], bool], timeout_s: float = 15) -> bool:
+    end = time.monotonic() + timeout_s
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def workloads_of(pid: int) -> list[int]:
+    mark = f"{workloads.launch.MARKER}={pid}:".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if any(word.startswith(mark) for word in words):
+                found.append(int(entry.name))
+    return found
