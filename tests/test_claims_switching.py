@@ -210,7 +210,55 @@ THREAD_CASES: list[Case] = [
     ("003-022", UNKNOWN, [started(1)], "that fits, and no limit was hit"),
 ]  # fmt: skip
 
-CASES = [*LOCK_CASES, *PROCESS_CASES, *HOP_CASES, *THREAD_CASES]
+
+def batch(events: int, switches: float, cpu: float = 5000, half: float = 0.1) -> Row:
+    row: Row = {"batch_events": events}
+    for stem, value in (("switches{}_per_event", switches), ("cpu_ns{}_per_event", cpu)):
+        for part, number in zip(("", "_lo", "_hi"), around(value, half), strict=True):
+            row[stem.format(part)] = number
+    return row
+
+
+def herd(by: str, switches: float, threads: int = 8, half: float = 0.1) -> Row:
+    row: Row = {"by": by, "threads": threads}
+    for part, number in zip(("", "_lo", "_hi"), around(switches, half), strict=True):
+        row[f"switches{part}_per_event"] = number
+    return row
+
+
+def timer(by: str, bursts: float = 1.0, cpu: float = 5000, half: float = 0.1) -> Row:
+    row: Row = {"by": by, "threads": 16, "late_p50_ns": 20_000.0}
+    for stem, value in (("bursts{}_per_event", bursts), ("cpu_ns{}_per_event", cpu)):
+        for part, number in zip(("", "_lo", "_hi"), around(value, half), strict=True):
+            row[stem.format(part)] = number
+    return row
+
+
+WAKING_CASES: list[Case] = [
+    ("000-092", HOLDS, [batch(1, 1), batch(1000, 0.001)], "1,000 times fewer (interval 818 to 1,222)"),
+    ("000-092", FAILS, [batch(1, 1), batch(1000, 0.01)], "100 times fewer"),
+    ("000-092", UNKNOWN, [batch(1, 1), batch(1000, 0.002)], "factor of two"),
+    ("000-092", UNKNOWN, [batch(1, 1)], "one batch size only"),
+    ("000-091", HOLDS, [batch(1, 1, 20_000), batch(1000, 0.001)], "20 µs in batches of 1, 5 µs"),
+    ("000-091", FAILS, [batch(1, 1, 6_000), batch(1000, 0.001)], "6 µs in batches of 1, 5 µs"),
+    ("000-091", UNKNOWN, [batch(1, 1, 10_000), batch(1000, 0.001)], "span twice"),
+    ("exclusive", HOLDS, [herd("exclusive", 1.1)], "exclusive: 1.1 switches an event among 8 threads"),
+    ("exclusive", FAILS, [herd("exclusive", 8)], "exclusive: 8 switches"),
+    ("exclusive", UNKNOWN, [herd("exclusive", 2)], "exclusive: 2 switches"),
+    ("exclusive", UNKNOWN, [herd("exclusive", 1, threads=2)], "Too few"),
+    ("000-086", HOLDS, [herd("own", 8)], "Without the flag, own: 8 switches"),
+    ("000-086", FAILS, [herd("own", 1)], "Without the flag, own: 1 switches"),
+    ("000-086", UNKNOWN, [herd("own", 2)], "own: 2 switches"),
+    ("000-086", UNKNOWN, [herd("own", 1, threads=1)], "Too few"),
+    ("000-063", HOLDS, [timer("own", 0.07)], "woke a quiet CPU 0.07 times an event"),
+    ("000-063", FAILS, [timer("own", 0.96)], "0.96 times an event, half of them within 20 µs"),
+    ("000-063", UNKNOWN, [timer("own", 0.3)], "0.30 times"),
+    ("aligned", HOLDS, [timer("own"), timer("one", cpu=1000)], "own times 5 µs, one timer 1 µs"),
+    ("aligned", FAILS, [timer("own"), timer("one", cpu=9000)], "one timer 9 µs"),
+    ("aligned", UNKNOWN, [timer("own"), timer("one")], "overlap"),
+]  # fmt: skip
+
+CASES = [*LOCK_CASES, *PROCESS_CASES, *HOP_CASES, *THREAD_CASES, *WAKING_CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)])

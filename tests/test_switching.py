@@ -17,11 +17,12 @@ from test_experiments import documented_columns, gone
 from sched_labs import experiments, figures, lock, switches, workloads
 from sched_labs.claims import judge
 from sched_labs.errors import ParameterError, ProbeError, WorkloadError
-from sched_labs.experiments import classify, convoy, hops, languages, threads
+from sched_labs.experiments import batching, classify, convoy, herd, hops, languages, threads, timers
 from sched_labs.result import Result, from_json
 
 KINDS = ["convoy.locks", "classify.processes", "hops.compared"]
 KINDS += ["threads.memory", "threads.touch", "threads.creation"]
+KINDS += ["batching.sweep", "herd.wakeups", "timers.aligned"]
 
 
 @pytest.fixture(scope="module")
@@ -387,3 +388,53 @@ def test_impossible_threads_are_refused() -> None:
         threads.touch(profile="tiny", size_bytes=1 << 50, save=False, progress=False)
     with pytest.raises(ParameterError):
         threads.creation(profile="tiny", count=0, save=False, progress=False)
+
+
+# ---- batches, herds, timers ----
+
+
+def test_a_worker_is_woken_at_most_once_for_each_batch(tiny: Callable[[str], Result]) -> None:
+    run = tiny("batching.sweep")
+    assert sorted(run.data.batch_events.unique()) == list(batching.BATCHES)
+    batches = np.ceil(run.data.events / run.data.batch_events)
+    assert (run.data.wakes >= 1).all() and (run.data.wakes <= batches).all()
+    assert (run.data.p50_ns <= run.data.p99_ns).all() and (run.data.p99_ns <= run.data.max_ns).all()
+
+
+def test_events_of_a_batch_wait_for_its_last_one(tiny: Callable[[str], Result]) -> None:
+    """200 events every 100 µs in one batch: half of them wait for at least half of that time."""
+    data = tiny("batching.sweep").data
+    assert (data[data.batch_events >= data.events].p50_ns >= 0.45 * 200 * 100_000).all()
+
+
+def test_every_event_is_taken_once_and_one_for_all_wakes_more(tiny: Callable[[str], Result]) -> None:
+    run = tiny("herd.wakeups")
+    assert (run.data.events == run.parameters["events"]).all()
+    assert (run.data.wakes - run.data.empty == run.data.events).all()
+    table = run.summary().set_index("by")
+    assert list(table.threads) == [8, 8, 8]
+    assert table.switches_per_event["shared"] > table.switches_per_event["own"]
+
+
+def test_every_event_of_a_timer_is_served(tiny: Callable[[str], Result]) -> None:
+    run = tiny("timers.aligned")
+    assert (run.data.events == 16 * run.parameters["periods"]).all()
+    assert run.data.bursts.between(1, run.data.events).all() and (run.data.p50_ns <= run.data.p99_ns).all()
+    table = run.summary().set_index("by")
+    assert table.switches_per_event["one"] < 0.5 * table.switches_per_event["own"]
+
+
+def test_impossible_streams_are_refused() -> None:
+    for call, wrong in (
+        (batching.sweep, {"batches": []}),
+        (batching.sweep, {"batches": [0]}),
+        (batching.sweep, {"work_us": 200}),
+        (batching.sweep, {"events": 10}),
+        (herd.wakeups, {"threads": 65}),
+        (herd.wakeups, {"events": 0}),
+        (timers.aligned, {"slack_us": 20_000}),
+        (timers.aligned, {"threads": 0}),
+        (timers.aligned, {"periods": 0}),
+    ):
+        with pytest.raises(ParameterError):
+            call(profile="tiny", save=False, progress=False, **wrong)

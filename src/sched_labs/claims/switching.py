@@ -342,6 +342,96 @@ def _thirty_two_thousand(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"{reason}; that fits, and no limit was hit in this run.")
 
 
+# ---- batches, herds, timers ----
+
+
+def _batches(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    ordered = table.sort_values("batch_events")
+    if len(ordered) < 2:
+        raise CannotTell("This run measured one batch size only.")
+    return ordered.iloc[0], ordered.iloc[-1]
+
+
+def _wakes_divided(table: pd.DataFrame) -> Verdict:
+    small, large = _batches(table)
+    wanted = large.batch_events / small.batch_events
+    least = small.switches_lo_per_event / large.switches_hi_per_event
+    most = small.switches_hi_per_event / large.switches_lo_per_event
+    before, after = small.switches_per_event, large.switches_per_event
+    reason = (
+        f"{int(wanted):,} times the batch, switches for each event from {_count(before)} to {_count(after)}: "
+        f"{before / after:,.0f} times fewer (interval {least:,.0f} to {most:,.0f})."
+    )
+    if least >= wanted / 2 and most <= wanted * 2:
+        return Verdict(HOLDS, reason)
+    if most < wanted / 2 or least > wanted * 2:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans a factor of two around {int(wanted):,}: {reason}")
+
+
+def _switching_dwarfs_work(table: pd.DataFrame) -> Verdict:
+    small, large = _batches(table)
+    reason = (
+        f"CPU time an event: {ns(small.cpu_ns_per_event)} in batches of {int(small.batch_events):,}, "
+        f"{ns(large.cpu_ns_per_event)} in batches of {int(large.batch_events):,}."
+    )
+    if small.cpu_ns_lo_per_event > 2 * large.cpu_ns_hi_per_event:
+        return Verdict(HOLDS, reason)
+    if small.cpu_ns_hi_per_event < 2 * large.cpu_ns_lo_per_event:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span twice: {reason}")
+
+
+def _woken(table: pd.DataFrame, by: str) -> tuple[pd.Series, str]:
+    way = _row(table, "by", by)
+    return way, f"{by}: {_count(way.switches_per_event)} switches an event among {way.threads} threads."
+
+
+def _flag_wakes_one(table: pd.DataFrame) -> Verdict:
+    way, reason = _woken(table, "exclusive")
+    if way.threads < 3:
+        raise CannotTell(f"Too few threads to tell: {reason}")
+    if way.switches_hi_per_event <= 2:
+        return Verdict(HOLDS, reason)
+    if way.switches_lo_per_event > 2:
+        return Verdict(FAILS, reason)
+    raise CannotTell(reason)
+
+
+def _flag_helps_connections(table: pd.DataFrame) -> Verdict:
+    way, reason = _woken(table, "own")
+    if way.threads < 3:
+        raise CannotTell(f"Too few threads to tell: {reason}")
+    if way.switches_hi_per_event <= 2:
+        return Verdict(FAILS, f"Without the flag, {reason}")
+    if way.switches_lo_per_event > 2:
+        return Verdict(HOLDS, f"Without the flag, {reason}")
+    raise CannotTell(reason)
+
+
+def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
+    own = _row(table, "by", "own")
+    reason = (
+        f"{own.threads} threads with times of their own woke a quiet CPU {own.bursts_per_event:.2f} times an "
+        f"event, half of them within {ns(own.late_p50_ns)} of their time."
+    )
+    if own.bursts_lo_per_event > 0.5:
+        return Verdict(FAILS, reason)
+    if own.bursts_hi_per_event < 2 / own.threads:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _together_is_cheaper(table: pd.DataFrame) -> Verdict:
+    own, one = _row(table, "by", "own"), _row(table, "by", "one")
+    reason = f"CPU time an event: own times {ns(own.cpu_ns_per_event)}, one timer {ns(one.cpu_ns_per_event)}."
+    if one.cpu_ns_hi_per_event < own.cpu_ns_lo_per_event:
+        return Verdict(HOLDS, reason)
+    if one.cpu_ns_lo_per_event > own.cpu_ns_hi_per_event:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap. {reason}")
+
+
 LOCKS = "convoy.locks"
 HOPS = "hops.compared"
 PROCESSES = "classify.processes"
@@ -388,4 +478,16 @@ CLAIMS = [
           "threads.creation", _ten_us),
     Claim("003-022", "A 64-bit machine lets you create about 32,000 threads.", THREAD_COST_ARTICLE,
           "threads.creation", _thirty_two_thousand),
+    Claim("000-092", "A batch of a thousand events makes a thousand times fewer wake-ups.", WEB_COURSE,
+          "batching.sweep", _wakes_divided),
+    Claim("000-091", "At 10,000 wake-ups a second and a few µs of work for each, switching dwarfs the work.",
+          WEB_COURSE, "batching.sweep", _switching_dwarfs_work),
+    Claim("exclusive", "With EPOLLEXCLUSIVE one event wakes one of those who wait for it.",
+          "read out of epoll_ctl(2), which says 'one or more'", "herd.wakeups", _flag_wakes_one),
+    Claim("000-086", "EPOLLEXCLUSIVE saves threads that each wait for their own connections from needless "
+          "wake-ups.", WEB_COURSE, "herd.wakeups", _flag_helps_connections),
+    Claim("000-063", "Timer-driven threads all wake at the tick.", WEB_COURSE, "timers.aligned",
+          _wake_at_the_tick),
+    Claim("aligned", "One timer for all jobs costs less CPU time than a timer for each.",
+          "advice in many places", "timers.aligned", _together_is_cheaper),
 ]  # fmt: skip

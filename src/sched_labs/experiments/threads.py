@@ -395,7 +395,7 @@ def _hit(run: Run, bounds: pd.DataFrame) -> int | None:
     if bounds.threads.iloc[0] >= most:
         run.note(
             "missing",
-            f"No limit was hit: the tightest one, {bounds.limit.iloc[0]}, lies past the {most:,} threads that "
+            f"No limit was hit: the tightest, {bounds.limit.iloc[0]}, lies past the {most:,} threads that "
             "keep this machine safe.",
         )
         return None

@@ -89,7 +89,7 @@ def dots(
                 ax.axvline(value, **dashed())
             ax.set_ylim(count - 0.4, -0.6)
             ax.set_yticks(range(count), [names.get(str(name), str(name)) for name in table[key]])
-            ax.tick_params(axis="y", length=0)
+            ax.tick_params(axis="y", length=0, pad=9)
             ax.grid(visible=False, axis="y")
             ax.spines["left"].set_visible(False)
             ax.set_title(panel.title, loc="left", x=0.0)
@@ -200,8 +200,16 @@ def _scale(
     high = max(max(positive) * 1.6, low * 8)
     (ax.set_xscale if which == "x" else ax.set_yscale)("log")
     set_limits(low, high)
-    axes._label(ax, which, axes._round_values(low, high), panel.text)
+    ticks = _binary_values(low, high) if panel.quantity == SIZE else axes._round_values(low, high)
+    axes._label(ax, which, ticks, panel.text)
     return low, high
+
+
+def _binary_values(low: float, high: float) -> list[float]:
+    """Powers of two from low to high, some five of them."""
+    first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
+    every = max(1, math.ceil((last - first + 1) / 6))
+    return [2.0**exponent for exponent in range(first, last + 1) if exponent % every == 0]
 
 
 def _dot(
