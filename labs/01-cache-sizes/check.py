@@ -31,9 +31,7 @@ def constructed(rng: np.random.Generator, caches: list[int]) -> pd.DataFrame:
 
 
 def close(found: list[int], caches: list[int]) -> bool:
-    return len(found) == len(caches) and all(
-        0.5 <= a / b <= 2 for a, b in zip(found, caches, strict=True)
-    )
+    return len(found) == len(caches) and all(0.5 <= a / b <= 2 for a, b in zip(found, caches, strict=True))
 
 
 def check(judge: Judge) -> None:

@@ -22,6 +22,6 @@ def check(judge: Judge) -> None:
     judge.expect(
         right >= RIGHT,
         good=f"{right} of {5 * SETS} processes were told right.",
-        missing=f"{right} of {5 * SETS} processes were told right. There are {len(missed)} ways of life among "
-        "those you missed; do you look at all threads, and at how long each stays on the CPU?",
+        missing=f"{right} of {5 * SETS} processes were told right. You missed {len(missed)} "
+        "ways of life; do you look at all threads, and at how long each stays on the CPU?",
     )

@@ -1,4 +1,4 @@
-"""The service under both settings, in turns, in a real group where one can be made, else in the simulation."""
+"""The service under both settings, in turns: in a real group where one can be made, else simulated."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ BATCH, WORK_US, BATCHES_PER_S, SECONDS, TURNS = 8, 4_000, 6, 3, 3
 def served(settings: dict[str, Any], loops: int, seed: int) -> tuple[float, int]:
     """p99 of the latency in ms, and requests that nobody had taken at the end."""
     arguments = {
-        "--threads": settings["threads"], "--duration-ms": 1000 * SECONDS, "--rate-per-s": BATCH * BATCHES_PER_S,
-        "--batch": BATCH, "--loops": loops, "--seed": seed, "--arrivals": "poisson",
+        "--threads": settings["threads"], "--duration-ms": 1000 * SECONDS,
+        "--rate-per-s": BATCH * BATCHES_PER_S, "--batch": BATCH, "--loops": loops, "--seed": seed, "--arrivals": "poisson",
     }  # fmt: skip
     words = [str(word) for pair in arguments.items() for word in pair]
     quota = settings["period_us"] // 2
@@ -76,8 +76,9 @@ def check(judge: Judge) -> None:
     ratio = median(a / b for a, b in zip(ours, theirs, strict=True))
     judge.expect(
         ratio <= BETTER,
-        good=f"one request in a hundred took {median(ours):.0f} ms or more, today it is {median(theirs):.0f} ms.",
-        missing=f"your p99 is {ratio:.0%} of today's. When is the group stopped, and what did it leave unused before?",
+        good=f"one request in a hundred took {median(ours):.0f} ms or more, today {median(theirs):.0f} ms.",
+        missing=f"your p99 is {ratio:.0%} of today's. "
+        "When is the group stopped, and what did it leave unused before?",
     )
     judge.expect(
         left <= TURNS * BATCH,

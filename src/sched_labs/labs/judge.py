@@ -55,7 +55,7 @@ class Judge:
         sys.modules[path.stem] = module  # as for any imported module; dataclasses look themselves up there
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.need(False, f"{file} cannot be loaded: {type(error).__name__}: {error}")
         found = getattr(module, name, None)
         self.need(callable(found), f"{file} has no function {name}.")
@@ -63,7 +63,7 @@ class Judge:
         def call(*arguments: Any) -> Any:
             try:
                 return found(*arguments)  # type: ignore[misc]
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self.need(False, f"{name} raised {type(error).__name__}: {error}")
 
         return call
