@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -39,6 +40,36 @@ def test_its_summary_has_the_documented_columns(token: Result) -> None:
     assert list(token.summary().columns) == documented(ring.summarise)
 
 
+def test_what_each_process_counts_for_itself_adds_up_to_what_the_kernel_counts(tmp_path: Path) -> None:
+    """Two counts of the same switches: perf_event_open around the laps, and getrusage."""
+    with own_lock(tmp_path):
+        result = ring.sweep(
+            processes=[3],
+            sizes_bytes=[4096],
+            access=["sequential"],
+            rings=[1],
+            events=["context-switches", "task-clock"],
+            profile="tiny",
+            save=False,
+            progress=False,
+        )
+    if "context-switches" not in result.data:
+        assert any("perf_event_paranoid" in note.text for note in result.notes)
+        pytest.skip("this user may not count software events")
+    rings = result.data[result.data.condition == "ring"]
+    switches = (rings.voluntary_switches + rings.involuntary_switches) / rings.hops
+    assert rings["context-switches"].to_numpy() == pytest.approx(switches.to_numpy(), rel=0.1)
+    assert (rings["task-clock"] > 0).all()
+
+
+def test_without_counters_there_are_no_columns_for_them(token: Result) -> None:
+    assert set(token.data.columns) == {
+        *("rings", "access", "processes", "size_bytes", "trial", "condition", "hops", "elapsed_ns"),
+        *("voluntary_switches", "involuntary_switches"),
+        *token.parameters["events"],
+    }
+
+
 def test_alone_nothing_is_switched_and_each_hop_of_a_ring_is(token: Result) -> None:
     switches = (token.data.voluntary_switches + token.data.involuntary_switches) / token.data.hops
     assert switches[token.data.condition == "alone"].median() < 0.1
@@ -71,6 +102,7 @@ def test_touching_memory_takes_time(token: Result) -> None:
         ({"sizes_bytes": [-64]}, "multiples of 64"),
         ({"sizes_bytes": [1 << 40]}, "an eighth of the memory"),
         ({"trials": 0}, "0 trials"),
+        ({"events": ["dreams"]}, "no event 'dreams'"),
     ],
 )
 def test_bad_parameters_are_named_before_anything_runs(

@@ -14,7 +14,7 @@ from ladder_lab import MACHINE, documented, own_lock
 
 from sched_labs import machine, workloads
 from sched_labs.errors import ParameterError, ResultError, WorkloadError
-from sched_labs.experiments import base, tlb
+from sched_labs.experiments import base, counted, tlb
 from sched_labs.machine import files
 from sched_labs.result import Result
 
@@ -70,7 +70,7 @@ def test_software_events_are_counted_around_the_walk_alone(tmp_path: Path) -> No
         assert any("perf_event_paranoid" in note.text for note in result.notes)
         pytest.skip("this user may not count software events")
     per_trial = result.data.groupby(["condition", "trial"])
-    assert (result.data["context-switches"] < 0.5).mean() > 0.8 and result.data["page-faults"].median() == 0
+    assert result.data["context-switches"].median() == 0 and result.data["page-faults"].median() == 0
     # The clock of the thread ran while it walked, and the walk is a part of what was counted.
     assert (per_trial["task-clock"].first() >= per_trial["walk_ns"].min()).all()
 
@@ -78,10 +78,10 @@ def test_software_events_are_counted_around_the_walk_alone(tmp_path: Path) -> No
 def test_a_missing_event_is_a_note_and_no_column() -> None:
     run = base.Run("tlb.switches", "tiny", False)
     record = workloads.Record("events", {"failed": "cycles", "errno": 2})
-    assert tlb._events(run, record, 4) == {}
+    assert counted.columns(run, record, 4) == {}
     assert [note.level for note in run.notes] == ["missing"] and "does not offer it" in run.notes[0].text
     record = workloads.Record("events", {"enabled_ns": 200, "running_ns": 100, "cycles": 400})
-    assert tlb._events(run, record, 4) == {"cycles": 200.0}
+    assert counted.columns(run, record, 4) == {"cycles": 200.0}
     assert run.notes[-1].level == "flag" and "estimates" in run.notes[-1].text
 
 

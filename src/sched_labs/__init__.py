@@ -35,6 +35,7 @@ _WHERE = {
     "tlb": ("sched_labs.experiments.tlb", None),
     "reference": ("sched_labs.experiments.reference", None),
     "convoy": ("sched_labs.experiments.convoy", None),
+    "isolation": ("sched_labs.experiments.isolation", None),
     "quota": ("sched_labs.experiments.quota", None),
     "service": ("sched_labs.experiments.service", None),
     "cgroups": ("sched_labs.cgroups", None),

@@ -9,6 +9,7 @@ from .base import Experiment
 
 # Where each experiment lives; a module is imported when one of its experiments is asked for.
 MODULES = {
+    "isolation.cpuset": "isolation",
     "quota.hog": "quota",
     "quota.threads": "quota",
     "service.latency": "service",

@@ -102,7 +102,7 @@ def counted(
     Data: one row per trial: cpus (the mask read back from both threads), iterations, assumed_operations,
     elapsed_ns, voluntary_switches and involuntary_switches of both sides together.
     """
-    trials = run.choose(tiny=3, quick=7, full=15) if trials is None else trials
+    trials = run.choose(tiny=3, quick=9, full=21) if trials is None else trials
     for what, chosen, known in (("loops", loops, LOOPS), ("affinities", affinities, AFFINITIES)):
         if isinstance(chosen, str) or not chosen or (odd := [word for word in chosen if word not in known]):
             wrong = chosen if isinstance(chosen, str) or not chosen else odd[0]

@@ -15,6 +15,7 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
+from . import counted
 from .base import Instrument, Run, experiment
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -87,6 +88,7 @@ def sweep(
     access: Sequence[str] = ACCESS,
     rings: Sequence[int] = RINGS,
     trials: int | None = None,
+    events: Sequence[str] | None = None,
 ) -> None:
     """Pass a token round a ring of processes on one CPU, for a sweep of ring and memory sizes.
 
@@ -95,15 +97,19 @@ def sweep(
     access       of sequential, random
     rings        of 1, 2; two rings are measured with the smallest number of processes and sequential access
     trials       how often each point is measured; the process alone and the ring take turns
+    events       counted by each process while it goes round; default: misses, cycles and instructions as far
+                 as the processor offers them
 
     Data: one row per block, condition alone or ring: hops, elapsed_ns, and the kernel's counts
-    voluntary_switches and involuntary_switches, of all processes of the measured ring.
+    voluntary_switches and involuntary_switches, of all processes of the measured ring; and for each event a
+    column with its count per hop.  Columns of events that were not counted are absent.
     """
     processes = list(processes or run.choose(tiny=[2, 4], quick=[2, 4, 8, 16], full=[2, 4, 8, 16, 32]))
     default = run.choose(tiny=[0, 16], quick=[0, 16, 64, 256], full=[0, 16, 64, 256, 1024])
     sizes = [KIB * size for size in default] if sizes_bytes is None else list(sizes_bytes)
-    trials = run.choose(tiny=3, quick=7, full=15) if trials is None else trials
+    trials = run.choose(tiny=3, quick=9, full=21) if trials is None else trials
     _check(processes, sizes, access, rings, trials, machine.survey())
+    asked = counted.ask_for(run, events)
     home = placement.quiet_cpu()
     run.parameters |= {"processes": processes, "sizes_bytes": sizes, "trials": trials, "cpu": home}
 
@@ -125,28 +131,35 @@ def sweep(
         touch_ns = size / 4 * 0.4 if order == "sequential" else size / 64 * 10
         passes = int(np.clip(block_ns / (3000 + touch_ns), 20, 20_000))
         laps = max(4, passes // count)
-        arguments = ["--processes", str(count), "--rings", str(many), "--bytes", str(size), "--access", order,
-                     "--laps", str(laps), "--alone", str(passes), "--trials", str(trials)]  # fmt: skip
+        arguments = ["--processes", str(count), "--rings", str(many), "--bytes", str(size),
+                     "--access", order, "--laps", str(laps), "--alone", str(passes), "--trials", str(trials), *asked]  # fmt: skip
         with workloads.start("ring", arguments, deadline_s=120) as ring:
             placement.pin(ring.tids, [home])
-            blocks = ring.run()
-        run.add(
-            [
-                {
-                    "rings": many,
-                    "access": order,
-                    "processes": count,
-                    "size_bytes": size,
-                    "trial": block["trial"],
-                    "condition": block.text("condition"),
-                    "hops": block["hops"],
-                    "elapsed_ns": block["elapsed_ns"],
-                    "voluntary_switches": block["voluntary"],
-                    "involuntary_switches": block["involuntary"],
-                }
-                for block in blocks
-            ]
+            records = ring.run()
+        cell = {"rings": many, "access": order, "processes": count, "size_bytes": size}
+        run.add([cell | row for row in _blocks(run, records)])
+
+
+def _blocks(run: Run, records: Sequence[workloads.Record]) -> list[dict[str, object]]:
+    """One row per block; what was counted in it comes in the record after it."""
+    rows: list[dict[str, object]] = []
+    hops = 1
+    for record in records:
+        if record.kind == "events":
+            rows[-1] |= counted.columns(run, record, hops)
+            continue
+        hops = record["hops"]
+        rows.append(
+            {
+                "trial": record["trial"],
+                "condition": record.text("condition"),
+                "hops": hops,
+                "elapsed_ns": record["elapsed_ns"],
+                "voluntary_switches": record["voluntary"],
+                "involuntary_switches": record["involuntary"],
+            }
         )
+    return rows
 
 
 def _check(

@@ -13,16 +13,15 @@ import numpy as np
 import pandas as pd
 
 from .. import machine, placement, stats, workloads
-from ..errors import ParameterError, ProbeError, WorkloadError
+from ..errors import ParameterError, WorkloadError
 from ..machine import files
-from ..probes import perf
 from ..result import Result
+from . import counted
 from .base import Instrument, Run, experiment
 
 CONDITIONS = ("nothing", "thread", "process", "threads_8", "processes_8")
 # What a walk after a switch to processes is compared with: as many switches between threads.
 SAME_SWITCHES = {"process": "thread", "processes_8": "threads_8"}
-EVENTS = ("dTLB-load-misses", "L1-dcache-load-misses", "cycles", "instructions")
 MIB = 1 << 20
 
 
@@ -110,20 +109,13 @@ def switches(
         pages or run.choose(tiny=[64, 512], quick=[64, 256, 512, 1024, 2048, 4096],
                             full=[16, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192])
     )  # fmt: skip
-    trials = run.choose(tiny=3, quick=15, full=45) if trials is None else trials
+    trials = run.choose(tiny=3, quick=25, full=75) if trials is None else trials
     passes = run.choose(tiny=4, quick=12, full=24) if passes is None else passes
     _check(page_counts, trials, passes, survey)
-    chosen = perf.offered(EVENTS) if events is None else list(events)
-    asked = perf.arguments(chosen)
-    if not chosen:
-        run.note(
-            "missing",
-            "No translation misses were counted: this machine offers no such counter. Time has to do.",
-        )
+    asked = counted.ask_for(run, events)
     home = placement.quiet_cpu()
     tags = address_space_tags(survey)
     run.parameters |= {"pages": page_counts, "trials": trials, "passes": passes, "cpu": home, "tags": tags}
-    run.parameters["events"] = chosen
 
     for count in run.each(page_counts, label=lambda count: f"{count} pages"):
         arguments = ["--pages", str(count), "--trials", str(trials), "--passes", str(passes), *asked]
@@ -152,7 +144,7 @@ def _walks(run: Run, records: Sequence[workloads.Record], pages: int) -> pd.Data
         elif block is None:
             raise WorkloadError(f"The workload tlb sent {record.kind!r} before its first block.")
         elif record.kind == "events":
-            block |= _events(run, record, passes)
+            block |= counted.columns(run, record, passes)
         else:
             rows.append(block | {"walk_ns": record["ns"]})
     if lost:
@@ -160,20 +152,6 @@ def _walks(run: Run, records: Sequence[workloads.Record], pages: int) -> pd.Data
             "flag", f"{pages} pages: in {lost} trials the kernel counted fewer switches than hand-overs."
         )
     return pd.DataFrame(rows)
-
-
-def _events(run: Run, record: workloads.Record, passes: int) -> dict[str, object]:
-    """Counts per walk; none, with a note, where they could not be made."""
-    try:
-        counts = perf.from_record(record)
-    except ProbeError as error:
-        run.note("missing", str(error))
-        return {}
-    if counts.scaled:
-        run.note(
-            "flag", "The processor had fewer counters than were wanted: the counts are scaled up estimates."
-        )
-    return {name: counts.value(name) / passes for name in counts.values}
 
 
 def address_space_tags(survey: machine.Machine) -> str | None:

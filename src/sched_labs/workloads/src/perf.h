@@ -83,7 +83,34 @@ static inline void lab_events_off(const struct lab_events *events)
         ioctl(events->fd[0], PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP);
 }
 
-static inline void lab_events_report(struct lab_events *events)
+/* What was counted since the last time; zeros, with `open` unset, where nothing can be. */
+struct lab_counts {
+    uint64_t enabled_ns, running_ns, value[LAB_MOST_EVENTS];
+};
+
+static inline struct lab_counts lab_events_take(struct lab_events *events)
+{
+    struct lab_counts since = {0};
+    if (!events->open)
+        return since;
+    struct {
+        uint64_t count, enabled, running, value[LAB_MOST_EVENTS];
+    } now;
+    if (read(events->fd[0], &now, sizeof now) < (ssize_t)(3 * sizeof now.count))
+        lab_fail("cannot read the events");
+    since.enabled_ns = now.enabled - events->enabled_before;
+    since.running_ns = now.running - events->running_before;
+    events->enabled_before = now.enabled;
+    events->running_before = now.running;
+    for (int i = 0; i < events->wanted; i++) {
+        since.value[i] = now.value[i] - events->event[i].before;
+        events->event[i].before = now.value[i];
+    }
+    return since;
+}
+
+/* One record: what was counted, or what could not be. */
+static inline void lab_events_print(const struct lab_events *events, const struct lab_counts *counts)
 {
     if (!events->wanted)
         return;
@@ -91,20 +118,17 @@ static inline void lab_events_report(struct lab_events *events)
         printf("events failed=%s errno=%d\n", events->event[events->failed].name, events->error);
         return;
     }
-    struct {
-        uint64_t count, enabled, running, value[LAB_MOST_EVENTS];
-    } now;
-    if (read(events->fd[0], &now, sizeof now) < (ssize_t)(3 * sizeof now.count))
-        lab_fail("cannot read the events");
-    printf("events enabled_ns=%llu running_ns=%llu", (unsigned long long)(now.enabled - events->enabled_before),
-           (unsigned long long)(now.running - events->running_before));
-    for (int i = 0; i < events->wanted; i++) {
-        printf(" %s=%llu", events->event[i].name, (unsigned long long)(now.value[i] - events->event[i].before));
-        events->event[i].before = now.value[i];
-    }
+    printf("events enabled_ns=%llu running_ns=%llu", (unsigned long long)counts->enabled_ns,
+           (unsigned long long)counts->running_ns);
+    for (int i = 0; i < events->wanted; i++)
+        printf(" %s=%llu", events->event[i].name, (unsigned long long)counts->value[i]);
     putchar('\n');
-    events->enabled_before = now.enabled;
-    events->running_before = now.running;
+}
+
+static inline void lab_events_report(struct lab_events *events)
+{
+    struct lab_counts counts = lab_events_take(events);
+    lab_events_print(events, &counts);
 }
 
 #endif

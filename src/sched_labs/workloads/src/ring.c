@@ -6,8 +6,10 @@
  *
  * Beside it stands what lat_ctx leaves out: the same memory walked in random order, where no prefetcher helps; and a
  * second ring on the same CPU, as `lat_ctx -P 2` starts it.  The kernel's count of switches goes with every block.
+ * With --event each process counts for itself while it goes round, and the counts of the ring are added up.
  */
 #include "lab.h"
+#include "perf.h"
 
 #include <getopt.h>
 
@@ -18,6 +20,7 @@ static struct {
     pthread_barrier_t crowd_gate; /* process 0 of the ring, and the head of the other ring */
     volatile int crowd;           /* the other ring goes round while this is set */
     struct lab_tally tally[MOST];
+    struct lab_counts counts[MOST];
     pid_t tid[2 * MOST];
 } *shared;
 
@@ -25,6 +28,7 @@ static long processes = 2, rings = 1, bytes = 0, laps = 10, alone_passes = 10, t
 static int random_walk;
 static int hop[2][MOST][2]; /* hop[ring][i]: process i reads from it, the one before it writes */
 static char *memory;
+static struct lab_events events;
 
 /* ---- what a process does with the token ------------------------------------------------------------------- */
 
@@ -105,6 +109,7 @@ static int64_t go_round(long me)
     long next = (me + 1) % processes;
     pthread_barrier_wait(&shared->gate);
     struct lab_tally before = lab_tally_now();
+    lab_events_on(&events);
     int64_t start = lab_now_ns();
     for (long lap = 0; lap < laps; lap++) {
         if (me == 0)
@@ -115,7 +120,9 @@ static int64_t go_round(long me)
             put(0, next);
     }
     int64_t elapsed = lab_now_ns() - start;
+    lab_events_off(&events);
     shared->tally[me] = lab_tally_since(before);
+    shared->counts[me] = lab_events_take(&events);
     pthread_barrier_wait(&shared->gate);
     return elapsed;
 }
@@ -131,6 +138,7 @@ static void alone(long trial)
     for (int warm = 0; warm < 2; warm++)
         touch();
     struct lab_tally before = lab_tally_now();
+    lab_events_on(&events);
     int64_t start = lab_now_ns();
     for (long i = 0; i < alone_passes; i++) {
         if (write(own[1], "x", 1) != 1 || read(own[0], &byte, 1) != 1)
@@ -138,9 +146,11 @@ static void alone(long trial)
         touch();
     }
     int64_t elapsed = lab_now_ns() - start;
+    lab_events_off(&events);
     struct lab_tally tally = lab_tally_since(before);
     printf("block trial=%ld condition=alone hops=%ld elapsed_ns=%ld voluntary=%ld involuntary=%ld\n", trial,
            alone_passes, (long)elapsed, (long)tally.voluntary, (long)tally.involuntary);
+    lab_events_report(&events);
 }
 
 static void together(long trial)
@@ -155,12 +165,18 @@ static void together(long trial)
         pthread_barrier_wait(&shared->crowd_gate);
     }
     int64_t voluntary = 0, involuntary = 0;
+    struct lab_counts sum = {0};
     for (long i = 0; i < processes; i++) {
+        sum.enabled_ns += shared->counts[i].enabled_ns;
+        sum.running_ns += shared->counts[i].running_ns;
+        for (int event = 0; event < events.wanted; event++)
+            sum.value[event] += shared->counts[i].value[event];
         voluntary += shared->tally[i].voluntary;
         involuntary += shared->tally[i].involuntary;
     }
     printf("block trial=%ld condition=ring hops=%ld elapsed_ns=%ld voluntary=%ld involuntary=%ld\n", trial,
            laps * processes, (long)elapsed, (long)voluntary, (long)involuntary);
+    lab_events_print(&events, &sum);
 }
 
 /* A process of the other ring.  Its head starts laps as long as the first ring is at it. */
@@ -188,6 +204,7 @@ static void start_process(int ring, long me)
     if (lab_fork())
         return;
     make_memory((unsigned)(1 + ring * MOST + me));
+    lab_events_open(&events); /* each process for itself */
     __atomic_store_n(&shared->tid[ring * processes + me], lab_tid(), __ATOMIC_RELEASE);
     if (ring)
         crowd(me);
@@ -210,8 +227,8 @@ int main(int argc, char **argv)
         {"processes", required_argument, 0, 'n'}, {"rings", required_argument, 0, 'p'},
         {"bytes", required_argument, 0, 's'},     {"access", required_argument, 0, 'a'},
         {"laps", required_argument, 0, 'l'},      {"alone", required_argument, 0, 'o'},
-        {"trials", required_argument, 0, 't'},    {"deadline", required_argument, 0, 'd'},
-        {0, 0, 0, 0},
+        {"trials", required_argument, 0, 't'},    {"event", required_argument, 0, 'e'},
+        {"deadline", required_argument, 0, 'd'},  {0, 0, 0, 0},
     };
     unsigned deadline_s = 60;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -227,6 +244,7 @@ int main(int argc, char **argv)
         case 'l': laps = lab_number("--laps", optarg, 1, 100000000); break;
         case 'o': alone_passes = lab_number("--alone", optarg, 1, 100000000); break;
         case 't': trials = lab_number("--trials", optarg, 1, 100000); break;
+        case 'e': lab_events_add(&events, optarg); break;
         case 'd': deadline_s = (unsigned)lab_number("--deadline", optarg, 1, 86400); break;
         default: return 2;
         }
@@ -243,6 +261,7 @@ int main(int argc, char **argv)
         for (long i = ring ? 0 : 1; i < processes; i++)
             start_process(ring, i);
     make_memory(1);
+    lab_events_open(&events);
     shared->tid[0] = lab_tid();
     for (long i = 0; i < rings * processes; i++)
         while (!__atomic_load_n(&shared->tid[i], __ATOMIC_ACQUIRE))
