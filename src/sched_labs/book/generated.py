@@ -135,7 +135,7 @@ _FACTS = {
     "cpu_model": "processor", "arch": "architecture", "hypervisor": "hypervisor", "cpus": "CPUs",
     "cores": "cores", "smt": "threads on a core", "numa_nodes": "NUMA nodes", "l1d_bytes": "L1 data cache",
     "l2_bytes": "L2 cache", "l3_bytes": "L3 cache", "line_bytes": "cache line", "memory_bytes": "memory",
-    "kernel": "kernel", "scheduler": "fair scheduler", "preemption": "preemption", "hz": "ticks per second",
+    "kernel": "kernel", "scheduler": "fair scheduler", "preemption": "preemption",
     "clocksource": "clock source", "idle_driver": "idle driver", "governor": "frequency governor",
     "huge_pages": "transparent huge pages", "pmu": "hardware counters (PMU)", "cgroup": "CPU cgroups",
     "cpu_limit": "CPU limit",
@@ -242,13 +242,25 @@ def _ledger(book: Checkout, parts: Sequence[Chapter]) -> str:
     from ..claims import CLAIMS
 
     judged = {claim.id for claim in CLAIMS} | {claim.id for claim in claims_kernels.CLAIMS}
-    topics: dict[str, list[tuple[str, ...]]] = {}
+    topics: dict[str, list[str]] = {}
     for entry in ledger(book):
         if entry["id"] not in judged:
-            row = (f"{entry['says']} ({entry['id']})", entry["verdict"], entry["is"], entry["source"])
-            topics.setdefault(entry["topic"], []).append(row)
-    heads = ("people say", "verdict", "in fact", "source")
-    return "\n\n".join(f"### {topic}\n\n{_table(heads, rows)}" for topic, rows in topics.items())
+            topics.setdefault(entry["topic"], []).append(
+                f'<tr><td>{_breakable(entry["says"])}<span class="source">{entry["id"]}, '
+                f"{escape(entry['verdict'])}</span></td><td>{_breakable(entry['is'])}"
+                f'<span class="source">{_breakable(entry["source"])}</span></td></tr>'
+            )
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("People say", "In fact"))
+    return "\n\n".join(
+        f'### {topic}\n\n<table class="sl-claims"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table>"
+        for topic, rows in topics.items()
+    )
+
+
+def _breakable(text: str) -> str:
+    """HTML in which a line may end after the slashes and underscores of a long name, so that it fits a phone."""
+    return re.sub(r"([/_])(?=\w)", r"\1<wbr>", escape(text))
 
 
 _WRITERS: dict[str, Callable[[Checkout, Sequence[Chapter]], str]] = {
