@@ -259,7 +259,7 @@ def _ledger(book: Checkout, parts: Sequence[Chapter]) -> str:
 
 
 def _breakable(text: str) -> str:
-    """HTML in which a line may end after the slashes and underscores of a long name, so that it fits a phone."""
+    """HTML in which a line may end after slashes and underscores of long names, so that it fits a phone."""
     return re.sub(r"([/_])(?=\w)", r"\1<wbr>", escape(text))
 
 
