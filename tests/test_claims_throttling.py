@@ -83,7 +83,20 @@ def free(p99: tuple[float, float, float] = (20, 18, 22), **more: Any) -> dict[st
     return service("none", p99, **given | more)
 
 
+def owner(condition: str, low: float, high: float) -> dict[str, Any]:
+    return {
+        "condition": condition,
+        "cpu_percent": (low + high) / 2,
+        "cpu_lo_percent": low,
+        "cpu_hi_percent": high,
+    }
+
+
 CASES: list[Case] = [
+    ("002-070", FAILS, [owner("alone", 98, 100), owner("outside_pinned", 48, 52)], "had 50 % of its CPU"),
+    ("002-070", HOLDS, [owner("alone", 98, 100), owner("outside_pinned", 96, 98)], "had 97 % of its CPU"),
+    ("002-070", UNKNOWN, [owner("alone", 60, 100), owner("outside_pinned", 48, 70)], "too wide"),
+    ("002-070", UNKNOWN, [owner("alone", 98, 100)], "no cpuset with an intruder"),
     ("000-101", HOLDS, [hog((0.1, 0.05, 0.2))], "stalls from 100 µs"),
     ("000-101", FAILS, [hog(), hog((20, 19, 21), share=80)], "stalls from 20 ms to 50 ms"),
     ("000-101", UNKNOWN, [hog((0.3, 0.1, 0.4))], "from 100 µs to 400 µs"),

@@ -18,7 +18,7 @@ import pytest
 
 from sched_labs import cgroups, figures, lock, workloads
 from sched_labs.errors import ParameterError, PlacementError, WorkloadError
-from sched_labs.experiments import quota, service
+from sched_labs.experiments import isolation, quota, service
 from sched_labs.experiments.base import Experiment
 from sched_labs.result import Result
 
@@ -255,9 +255,34 @@ def test_arguments_that_the_server_does_not_take() -> None:
         workloads.start("service", ["--arrivals", "often"])
 
 
+# --- isolation ---
+
+
+def test_an_owner_and_its_intruders() -> None:
+    result = isolation.cpuset(profile="tiny", save=False, progress=False)
+    table = result.summary()
+    assert set(table.columns) <= documented(isolation.cpuset)
+    missing = [
+        note.text.partition(":")[0].replace(" ", "_") for note in result.notes if note.level == "missing"
+    ]
+    assert set(table.condition) | set(missing) >= {"alone", "affinity"}
+    if len(os.sched_getaffinity(0)) > 1:
+        assert set(table.condition) | set(missing) == set(isolation.CONDITIONS)
+    assert (result.data.cpu_ns > 0).all() and (result.data.longest_gap_ns <= result.data.elapsed_ns).all()
+    assert (table.cpu_lo_percent <= table.cpu_percent).all() and (table.cpu_hi_percent <= 101).all()
+    assert len(result.data) == 2 * len(table)
+    figure = result.plot(recorded=result)
+    assert figure.caption.startswith("Of its CPU the thread had") and "nan" not in figure.alt
+    with pytest.raises(ParameterError, match="no time axis"):
+        result.plot(predictions=[figures.Prediction(1, "ms")])
+
+
 # --- parameters, and machines without groups ---
 
 WRONG: list[tuple[Experiment, dict[str, Any], str]] = [
+    (isolation.cpuset, {"conditions": ["fence"]}, "conditions does not take"),
+    (isolation.cpuset, {"intruders": 0}, "intruders must be 1 to 64"),
+    (isolation.cpuset, {"trials": 0}, "trials start at 1"),
     (quota.hog, {"shares_percent": [0]}, "from 1 to 99, not 0"),
     (quota.hog, {"shares_percent": 50}, "Give a list"),
     (quota.hog, {"periods_us": [500]}, "from 1,000 to 1,000,000"),

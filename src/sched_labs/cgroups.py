@@ -169,6 +169,23 @@ class Group:
             raise ParameterError(f"{self.cpuset_path}/cpuset.cpus takes at least one CPU.")
         _write(f"{self.cpuset_path}/cpuset.cpus", files.cpu_ranges(list(cpus)))
 
+    def isolate(self) -> None:
+        """Take the group's CPUs away from everybody else, and from load balancing (a partition; v2 only).
+
+        The group has CPUs of its own already (`confine`).  Raises PlacementError, with its reason, on
+        v1, and on kernels that allow it only directly below the root group (before 6.7).
+        """
+        path = f"{self.cpuset_path}/cpuset.cpus.partition"
+        if self.version != "v2" or not files.exists(path):
+            raise PlacementError(f"{self.path} cannot be a partition.", "Partitions came with v2 and 5.0.")
+        cpus = _read(f"{self.path}/cpuset.cpus")
+        for folder in (self.path.rpartition("/")[0], self.path):
+            if files.exists(f"{folder}/cpuset.cpus.exclusive"):
+                _write(f"{folder}/cpuset.cpus.exclusive", cpus)
+        _write(path, "isolated")
+        if (state := _read(path)) != "isolated":
+            raise PlacementError(f"{path} says: {state}.", "Use cpusets for the others too.")
+
     # ---- processes ----
 
     def add(self, pid: int) -> None:

@@ -223,6 +223,23 @@ def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals overlap: {reason}")
 
 
+def _kept_off(table: pd.DataFrame) -> Verdict:
+    by = table.set_index("condition")
+    if not {"alone", "outside_pinned"} <= set(by.index):
+        raise CannotTell("This run had no cpuset with an intruder from outside.")
+    alone, intruded = by.loc["alone"], by.loc["outside_pinned"]
+    reason = (
+        f"in a cpuset of its own the thread had {intruded.cpu_percent:.0f} % of its CPU (interval "
+        f"{intruded.cpu_lo_percent:.0f} to {intruded.cpu_hi_percent:.0f}) beside an intruder from outside, "
+        f"{alone.cpu_percent:.0f} % alone."
+    )
+    if intruded.cpu_hi_percent < 0.9 * alone.cpu_lo_percent:
+        return Verdict(FAILS, reason)
+    if intruded.cpu_lo_percent >= 0.9 * alone.cpu_hi_percent:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals are too wide: {reason}")
+
+
 CLAIMS = [
     Claim("000-101", "Being throttled costs what a context switch and its warm-up cost: 50 to 200 µs.",
           WEB_COURSE, HOG, _like_a_switch),
@@ -246,6 +263,8 @@ CLAIMS = [
     Claim("002-123", "With CPUs to spare nobody waits for one.",
           "said to be false, for another reason, by a web course on scheduler latency (002)", LATENCY,
           _idle_means_no_wait),
+    Claim("002-070", "On exclusive CPUs, given by a cpuset, nobody else can run.", COURSE, "isolation.cpuset",
+          _kept_off),
     Claim("002-115", "Waiting for quota looks like waiting in a run queue.", COURSE, CONTENTION,
           _looks_like_a_wait),
 ]  # fmt: skip

@@ -131,7 +131,7 @@ def hog(
             full=(5_000, 10_000, 20_000, 50_000, 100_000, 500_000),
         )
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    cycles = run.choose(tiny=5, quick=5, full=10) if cycles is None else cycles
+    cycles = run.choose(tiny=5, quick=4, full=10) if cycles is None else cycles
     _check_list("shares_percent", shares_percent, 1, 99)
     _check_list("periods_us", periods_us, cgroups.LEAST_US, cgroups.LONGEST_PERIOD_US)
     for share in shares_percent:
@@ -340,7 +340,7 @@ def threads(
     cpus = allowed if cpus is None else sorted(set(cpus))
     _check_list("cpus", cpus, 0, 1 << 16)
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    cycles = run.choose(tiny=3, quick=5, full=20) if cycles is None else cycles
+    cycles = run.choose(tiny=3, quick=4, full=20) if cycles is None else cycles
     if trials < 1 or cycles < 2:
         raise ParameterError("trials start at 1 and cycles at 2.", "Leave them out to use the profile's.")
     limited = _take_stock(run)

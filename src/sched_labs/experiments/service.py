@@ -173,7 +173,7 @@ def latency(
     if arrivals not in ("poisson", "even", "closed"):
         raise ParameterError(f"arrivals is poisson, even or closed, not {arrivals!r}.")
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.2, quick=0.7, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.2, quick=0.6, full=3.0) if duration_s is None else duration_s
     _check_time(trials, duration_s)
     limited = _limited(run)
     limits = [limit for limit in LIMITS if limit in limits and (limited or limit == "none")] or ["none"]
