@@ -14,6 +14,7 @@ from sched_labs.labs import Judge
 
 GOOD_ENOUGH = 0.7  # of what the best placement gets done
 TURNS = 3
+LOOK_S = 0.4
 TALK = ["--by", "pipe", "--between", "threads", "--trials", "1", "--round-trips", "3000"]
 COMPUTE = ["--workers", "2", "--duration-ms", "150"]
 
@@ -33,18 +34,19 @@ def start(stack: contextlib.ExitStack, kind: str, arguments: list[str]) -> workl
 
 def counted(kind: str) -> tuple[float, float]:
     """What a pair of this kind does while it is free: voluntary switches a second, largest CPU share."""
-    arguments = ["--round-trips", "1000000", *TALK[:-2]] if kind == "pingpong" else ["--duration-ms", "5000"]
-    arguments += ["--workers", "2"] if kind == "burn" else []
+    # A ping-pong goes through its system calls alone and then in exchange, in turns: of both, many times.
+    talk = [*TALK[:4], "--trials", "2000", "--round-trips", "500"]
+    arguments = talk if kind == "pingpong" else ["--workers", "2", "--duration-ms", "5000"]
     with contextlib.ExitStack() as stack:
         pair = start(stack, kind, arguments)
         pair.go()
-        # The first block of a ping-pong is one side alone; the exchange comes after it.
-        time.sleep(1.5 if kind == "pingpong" else 0.2)
+        time.sleep(0.2)
         before = [look(pair.pid, tid) for tid in pair.tids]
-        time.sleep(0.3)
+        time.sleep(LOOK_S)
         after = [look(pair.pid, tid) for tid in pair.tids]
     switches = sum(b[0] - a[0] for a, b in zip(before, after, strict=True))
-    return switches / 0.3, max(b[1] - a[1] for a, b in zip(before, after, strict=True)) / 0.3e9
+    share = max(b[1] - a[1] for a, b in zip(before, after, strict=True)) / LOOK_S / 1e9
+    return switches / LOOK_S, share
 
 
 def look(pid: int, tid: int) -> tuple[int, int]:

@@ -68,7 +68,8 @@ def check(judge: Judge) -> None:
     judge.need(demand <= 100, "the real service would need more than your quota on average.")
     table = experiment.latency(
         quota_us=quota, period_us=service["period_us"], demands_percent=[demand], work_us=4_000, threads=4,
-        batch=1, limits=["none", "quota"], neighbours=["idle"], trials=5, duration_s=1.0, save=False, progress=False,
+        batch=1, limits=["none", "quota"], neighbours=["idle"], trials=5, duration_s=1.0,
+        save=False, progress=False,
     ).summary().set_index("limit")  # fmt: skip
     ratio = float(table.p99_ns["quota"] / table.p99_ns["none"])
     judge.expect(

@@ -20,7 +20,8 @@ def served(settings: dict[str, Any], loops: int, seed: int) -> tuple[float, int]
     """p99 of the latency in ms, and requests that nobody had taken at the end."""
     arguments = {
         "--threads": settings["threads"], "--duration-ms": 1000 * SECONDS,
-        "--rate-per-s": BATCH * BATCHES_PER_S, "--batch": BATCH, "--loops": loops, "--seed": seed, "--arrivals": "poisson",
+        "--rate-per-s": BATCH * BATCHES_PER_S, "--batch": BATCH, "--loops": loops, "--seed": seed,
+        "--arrivals": "poisson",
     }  # fmt: skip
     words = [str(word) for pair in arguments.items() for word in pair]
     quota = settings["period_us"] // 2

@@ -12,7 +12,7 @@ from sched_labs.labs import Judge
 
 HERE = Path(__file__).resolve().parent
 SECONDS, TURNS = 1, 3
-FEWER_WAKEUPS, MORE_LATE = 0.1, 0.02
+FEWER_WAKEUPS, MORE_LATE = 0.25, 0.02
 
 
 def built(judge: Judge, batch: Path, into: Path) -> Path:
