@@ -126,9 +126,29 @@ def test_refuses_wrong_values(helper: ModuleType, name: str, value: object) -> N
         helper.parse_request(json.dumps({**REQUEST, name: value}).encode())
 
 
+SWITCHES: dict[str, Any] = {
+    "probe": "switches",
+    "version": 2,
+    "scope": "processes",
+    "pids": [1],
+    "stacks": True,
+    "duration_s": 1.0,
+    "interval_s": 0.1,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("stacks", 1), ("scope", "cgroup"), ("by", "thread"), ("attribution", False)]
+)
+def test_refuses_wrong_values_of_switches(helper: ModuleType, name: str, value: object) -> None:
+    assert helper.parse_request(json.dumps(SWITCHES).encode()) == SWITCHES
+    with pytest.raises(helper.Refused):
+        helper.parse_request(json.dumps({**SWITCHES, name: value}).encode())
+
+
 def test_refuses_a_missing_value(helper: ModuleType) -> None:
     for name in REQUEST:
-        with pytest.raises(helper.Refused, match="exactly"):
+        with pytest.raises(helper.Refused, match=r"exactly|must name"):
             helper.parse_request(json.dumps({k: v for k, v in REQUEST.items() if k != name}).encode())
 
 

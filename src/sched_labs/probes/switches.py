@@ -1,0 +1,167 @@
+"""Who takes the CPU after whom, and where in the kernel threads leave it.
+
+    with switches.watch(pids=[...], duration_s=2.0, stacks=True) as probe:
+        probe.start()
+        seen = probe.stop()
+    seen.edges      # one row per pair of threads
+    seen.stacks     # one row per place in the kernel where a thread left its CPU
+
+The counting is done in the kernel (helper/switches.bpf.c), by the same privileged helper that counts waits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ParameterError, ProbeError
+from .channel import Channel, available
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["STATES", "Switches", "Watch", "available", "watch"]
+
+# What a thread was about to do when it left its CPU.
+STATES = {
+    "runnable": "it could have gone on: it was preempted, or it yielded",
+    "interruptible": "it went to sleep",
+    "uninterruptible": "it went to sleep and no signal wakes it: mostly for a device",
+    "other": "it ended, or it was stopped",
+}
+_VERSION = 2
+_EDGES = ["cpu", "prev_tid", "prev_name", "next_tid", "next_name", "state", "switches"]
+_STACKS = ["tid", "name", "state", "times", "off_cpu_ns", "stack"]
+
+
+@dataclass(frozen=True)
+class Switches:
+    """The switches from or to the watched threads inside one window.
+
+    `lost_edges` counts switches that found no room in the table, `lost_stacks` departures of the same kind.
+    """
+
+    rows: Sequence[Sequence[Any]]
+    stack_rows: Sequence[Sequence[Any]]
+    window_ns: int
+    lost_edges: int
+    lost_stacks: int
+    ended_by: str
+
+    @cached_property
+    def edges(self) -> pd.DataFrame:
+        """cpu, prev_tid, prev_name, next_tid, next_name, state, switches: one row per CPU, pair and state.
+
+        Thread 0 is the idle thread of its CPU.  `state` is one of STATES and tells of prev.
+        """
+        import pandas as pd
+
+        rows = [(cpu, a, name_a, b, name_b, state, n) for cpu, a, b, state, n, name_a, name_b in self.rows]
+        frame = pd.DataFrame(rows, columns=_EDGES)
+        numbers = dict.fromkeys(("cpu", "prev_tid", "next_tid", "switches"), "int64")
+        return frame.astype(numbers).sort_values("switches", ascending=False, ignore_index=True)
+
+    @cached_property
+    def stacks(self) -> pd.DataFrame:
+        """tid, name, state, times, off_cpu_ns, stack: one row per thread, state and place in the kernel.
+
+        `stack` are the kernel's functions from the outermost in, joined by semicolons; off_cpu_ns is the time
+        until the thread had a CPU again, and leaves out a departure that had not ended with the window.
+        """
+        import pandas as pd
+
+        rows = [
+            (tid, name, state, times, ns, ";".join(functions))
+            for tid, name, state, times, ns, functions in self.stack_rows
+        ]
+        frame = pd.DataFrame(rows, columns=_STACKS).astype(
+            {"tid": "int64", "times": "int64", "off_cpu_ns": "int64"}
+        )
+        # Two CPUs may both have seen a thread leave at the same place.
+        by = ["tid", "name", "state", "stack"]
+        whole = frame.groupby(by, as_index=False)[["times", "off_cpu_ns"]].sum()
+        return whole[_STACKS].sort_values("off_cpu_ns", ascending=False, ignore_index=True)
+
+
+def watch(pids: Sequence[int], duration_s: float, *, scope: str = "processes", stacks: bool = False) -> Watch:
+    """Load the probe on processes of this user, or (scope="machine", root, no pids) on everything.
+
+    `duration_s` (0.001 to 3600) closes the window at the latest.  `stacks` also notes in which kernel
+    functions threads leave their CPU, and for how long.  Raises ParameterError for values that no probe
+    could use, and ProbeError where this machine, or this user, cannot have the probe, or where a process is
+    not there or not the user's.
+    """
+    wanted = list(dict.fromkeys(pids))
+    if scope not in ("processes", "machine"):
+        raise ParameterError(f"scope does not take {scope!r}.", "Choose processes or machine.")
+    if not all(isinstance(pid, int) and pid > 0 for pid in wanted) or bool(wanted) != (scope == "processes"):
+        raise ParameterError(f"pids must be process ids, or nothing for a machine, not {list(pids)!r}.")
+    if not (math.isfinite(duration_s) and 0.001 <= duration_s <= 3600):
+        raise ParameterError(f"duration_s must lie between 0.001 and 3600 seconds, not at {duration_s}.")
+    return Watch(wanted, float(duration_s), scope, stacks)
+
+
+class Watch:
+    """The loaded probe.  Leaving the context takes it out of the kernel, whatever happened."""
+
+    def __init__(self, pids: list[int], duration_s: float, scope: str, stacks: bool) -> None:
+        self._duration_s = duration_s
+        self._started = False
+        self._final: Switches | None = None
+        self._channel = Channel(
+            {
+                "probe": "switches",
+                "version": _VERSION,
+                "scope": scope,
+                "pids": pids,
+                "stacks": bool(stacks),
+                "duration_s": duration_s,
+                "interval_s": 60,
+            }
+        )
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._channel.close()
+
+    def start(self) -> None:
+        """Open the window; it is open when this returns."""
+        if self._started:
+            raise ProbeError("The measurement has been started already.", "Watch again for another one.")
+        self._channel.send("start")
+        self._channel.receive("started")
+        self._started = True
+
+    def wait(self) -> Switches:
+        """Wait until the window closes by itself, and return what it counted."""
+        return self._end(self._duration_s + 15)
+
+    def stop(self) -> Switches:
+        """Close the window, if it is still open, and return what it counted.  May be called again."""
+        if self._started and self._final is None:
+            self._channel.send("stop")
+        return self._end(15.0)
+
+    def _end(self, timeout_s: float) -> Switches:
+        if not self._started:
+            raise ProbeError("The measurement has not been started.", "Call start() first.")
+        while self._final is None:
+            record = self._channel.receive("counts", "end", timeout_s=timeout_s)
+            if record["record"] == "end":
+                self._final = Switches(
+                    rows=record["edges"],
+                    stack_rows=record.get("stacks", []),
+                    window_ns=record["window_ns"],
+                    lost_edges=record["lost_edges"],
+                    lost_stacks=record.get("lost_stacks", 0),
+                    ended_by=record["why"],
+                )
+        return self._final

@@ -1,0 +1,167 @@
+"""Switches by pair and departures by place: structure and relations, never absolute times."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sched_labs import lock
+from sched_labs.errors import ParameterError, ProbeError, ResultError
+from sched_labs.experiments import switchgraph as experiment
+from sched_labs.figures import switchgraph as figure
+from sched_labs.probes import switches
+from sched_labs.result import Result, load
+
+HERE = switches.available()
+live = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HERE.why}")
+CPU = max(os.sched_getaffinity(0))
+
+
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (place,))
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    code = (
+        f"import os, time\nos.sched_setaffinity(0, {{{CPU}}})\nprint(flush=True)\n"
+        "while True: time.sleep(0.005)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@live
+def test_every_departure_is_an_edge_and_has_a_place(sleeper: subprocess.Popen[bytes]) -> None:
+    def voluntary() -> int:
+        return experiment._counted(sleeper.pid)[0]
+
+    with switches.watch([sleeper.pid], 20, stacks=True) as probe:
+        with pytest.raises(ProbeError, match="not been started"):
+            probe.stop()
+        before = voluntary()
+        probe.start()
+        with pytest.raises(ProbeError, match="already"):
+            probe.start()
+        inside = voluntary()
+        time.sleep(0.5)
+        least = voluntary() - inside
+        seen = probe.stop()
+        most = voluntary() - before
+        assert probe.stop() is seen
+    assert seen.ended_by == "stopped" and seen.lost_edges == seen.lost_stacks == 0
+    edges = seen.edges
+    left = edges[edges["prev_tid"] == sleeper.pid]
+    came = edges[edges["next_tid"] == sleeper.pid]
+    assert set(edges["state"]) <= set(switches.STATES)
+    assert (edges["switches"] > 0).all()
+    assert set(edges.loc[edges["prev_tid"] != sleeper.pid, "next_tid"]) == {sleeper.pid}
+    slept = left.loc[left["state"] == "interruptible", "switches"].sum()
+    # Some sandboxes hide a switch now and then.
+    assert 0.95 * least - 2 <= slept <= most
+    assert abs(int(left["switches"].sum()) - int(came["switches"].sum())) <= 2
+    stacks = seen.stacks
+    assert set(stacks["tid"]) == {sleeper.pid}
+    assert stacks["times"].sum() == left["switches"].sum()
+    assert stacks["off_cpu_ns"].sum() <= seen.window_ns
+    asleep = stacks[stacks["state"] == "interruptible"]
+    assert asleep["off_cpu_ns"].sum() > 0.3 * seen.window_ns
+    top = asleep.iloc[0]["stack"].split(";")
+    assert top[-1] in ("__schedule", "schedule", "kernel")
+    if top[-1] != "kernel":
+        assert any("nanosleep" in function for function in top)
+
+
+@live
+def test_without_stacks_there_are_none(sleeper: subprocess.Popen[bytes]) -> None:
+    with switches.watch([sleeper.pid], 0.2) as probe:
+        probe.start()
+        seen = probe.wait()
+    assert seen.ended_by == "duration over" and seen.window_ns == 200_000_000
+    assert seen.stacks.empty and "tid" in seen.stacks.columns
+    assert not seen.edges.empty
+
+
+@live
+def test_refuses_a_dead_process() -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    with pytest.raises(ProbeError, match=str(child.pid)):
+        switches.watch([child.pid], 1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"pids": []},
+        {"pids": ["1"]},
+        {"pids": [0]},
+        {"duration_s": 0},
+        {"duration_s": float("inf")},
+        {"scope": "cgroup"},
+        {"scope": "machine"},
+    ],
+    ids=repr,
+)
+def test_refuses_parameters(wrong: dict[str, object]) -> None:
+    with pytest.raises(ParameterError):
+        switches.watch(**{"pids": [os.getpid()], "duration_s": 1.0, **wrong})  # type: ignore[arg-type]
+
+
+@live
+def test_who_preempts_whom(tmp_path: Path) -> None:
+    result = experiment.window(profile="tiny", duration_s=0.6, progress=False, save=False)
+    data = result.data
+    assert list(data.columns) == ["prev", "next", "state", "switches"]
+    assert {"ping", "pong"} <= set(data["prev"]) | set(data["next"])
+    assert not data.duplicated(["prev", "next", "state"]).any()
+    # A thread that never sleeps is only ever taken off its CPU.
+    assert set(data.loc[data["prev"].str.startswith("hog"), "state"]) <= {"runnable"}
+    pair = data[data["prev"].isin(["ping", "pong"]) & (data["state"] == "interruptible")]
+    assert 0 < pair["switches"].sum() <= result.parameters["voluntary"]
+    summary = result.summary().set_index("thread")
+    assert summary["left"].sum() == summary["came"].sum() == data["switches"].sum()
+    assert ((summary["preempted"] + summary["slept"]) <= summary["left"]).all()
+    again = load(result.save(tmp_path / "kept.json"))
+    pd.testing.assert_frame_equal(again.summary(), result.summary())
+    drawn = result.plot(recorded=result)
+    assert "most frequent" in drawn.caption and "In the recorded run" in drawn.caption
+    assert drawn.alt.count("times") == len(figure.frame(result))
+    with pytest.raises(ParameterError):
+        result.plot(predictions=[{"value": 1, "unit": "ms"}])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"hogs": -1}, {"hogs": 99}, {"cpu": 9999}, {"duration_s": 0}, {"duration_s": "x"}], ids=repr
+)
+def test_what_no_run_could_use_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ParameterError):
+        experiment.window(profile="tiny", progress=False, save=False, **wrong)
+
+
+def test_a_window_without_switches_has_no_figure() -> None:
+    nothing = pd.DataFrame(columns=["prev", "next", "state", "switches"])
+    with pytest.raises(ResultError):
+        figure.frame(Result("switchgraph.window", nothing, {}, {}))
+
+
+def test_the_kernel_and_other_programs_are_told_apart() -> None:
+    assert experiment._is_kernel_thread(2) or not Path("/proc/2/status").exists()
+    assert not experiment._is_kernel_thread(os.getpid())
+    assert not experiment._is_kernel_thread(1 << 22)
