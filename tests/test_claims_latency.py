@@ -30,6 +30,7 @@ def regime(
         "p50_hi_ns": half[2],
         "p99_ns": nan,
         "switched_share": nan,
+        "used_percent": 99.0,
         "timeslices": 1000.0,
         "schedstat_mean_ns": nan,
         "mean_ns": nan,
@@ -41,8 +42,13 @@ def crowd(**more: Any) -> list[dict[str, Any]]:
     return [regime("yield", "pinned", "oversubscribed", switched_share=1.0, **more)]
 
 
-def matched(share: float) -> dict[str, Any]:
-    return regime("yield", "spread", "matched", switched_share=share)
+def matched(share: float, used: float = 99.0) -> dict[str, Any]:
+    return regime("yield", "spread", "matched", switched_share=share, used_percent=used)
+
+
+def beside(rows: list[dict[str, Any]], **column: float) -> list[dict[str, Any]]:
+    """The same run on a machine where other programs ran."""
+    return [row | column for row in rows]
 
 
 def means(place: str, name: str, schedstat: float, mean: float, **more: Any) -> list[dict[str, Any]]:
@@ -74,6 +80,7 @@ def hogs(
         "gap_max_ns": gap * 2,
         "gaps_per_stint": gap / stint,
         "slice_ns": own,
+        "used_percent": 99.0,
         "tick_ns": 4e6,
     }
 
@@ -97,6 +104,7 @@ def late(
         "p99_lo_ns": tail * (1 - spread),
         "p99_hi_ns": tail * (1 + spread),
         "worker_cpu_percent": cpu,
+        "used_percent": 99.0,
     }
 
 
@@ -128,6 +136,7 @@ def pair(name: str, percent: float, half: float = 0.2, watchdog: float = 1e5) ->
             "second_hi_percent": percent + half,
             "longest_gap_ns": 950e6,
             "watchdog_late_ns": watchdog,
+            "used_percent": 99.0,
         }
     ]
 
@@ -152,6 +161,7 @@ def woken(
             "on_waker_lo_percent": stacked * (1 - spread),
             "on_waker_hi_percent": stacked * (1 + spread),
             "slow_percent": 7.0,
+            "others_idle_percent": 85.0,
         }
     ]
 
@@ -194,6 +204,12 @@ CASES: list[Case] = [
     ("002-021", UNKNOWN, crowd(), "no probe"),
     ("002-028", HOLDS, [matched(0.9)], "90.0% of the sched_yield calls"),
     ("002-028", FAILS, [matched(0.001)], "0.1% of the sched_yield calls"),
+    ("002-028", UNKNOWN, [matched(0.6, used=40.0)], "Other programs had 60 % of those CPUs"),
+    ("002-034", UNKNOWN, [matched(0.6, used=40.0), regime("sleep", "spread", "matched")], "had 60 %"),
+    ("002-082", UNKNOWN, beside([late("OTHER", "light", 4e6, 9e6)], used_percent=30.0), "had 70 %"),
+    ("002-040", UNKNOWN, beside(pair("OTHER beside nice +5", 25), used_percent=80.0), "had 20 %"),
+    ("L11", UNKNOWN, beside([hogs(2, 4e6, 4e6), hogs(8, 2e6, 9e6)], used_percent=50.0), "had 50 %"),
+    ("002-007", UNKNOWN, beside(woken("idle CPUs", 6e3, 6e6, 99), others_idle_percent=5.0), "for 5 %"),
     ("002-028", UNKNOWN, [matched(0.3)], "Other programs"),
     ("002-028", UNKNOWN, crowd(), "did not measure yielding workers, one for each CPU"),
     ("002-029", HOLDS, four(20_000, 18_000, 25_000), "waited 20 µs"),
@@ -212,14 +228,14 @@ CASES: list[Case] = [
     ("002-038", FAILS, crowd(p99_ns=1e6), "within 1 ms"),
     ("002-038", UNKNOWN, crowd(p99_ns=7e6), "within 7 ms"),
     ("002-038", UNKNOWN, crowd(), "too few"),
-    ("002-118", FAILS, means("pinned", "oversubscribed", 517e3, 515e3), "517 µs by schedstat, 515 µs by BPF"),
-    ("002-118", HOLDS, means("pinned", "oversubscribed", 10e3, 515e3), "10 µs by schedstat"),
-    ("002-118", UNKNOWN, means("pinned", "oversubscribed", 300e3, 515e3), "factor of two"),
-    ("002-118", UNKNOWN, means("pinned", "oversubscribed", nan, 515e3), "no run delay"),
-    ("L47", HOLDS, means("spread", "light", 20e3, 21e3), "saw 20 µs"),
-    ("L47", FAILS, means("spread", "light", 400, 21800), "saw 400 ns (2%)"),
-    ("L47", UNKNOWN, means("spread", "light", 14e3, 21e3), "67%"),
-    ("L47", UNKNOWN, means("spread", "light", 20e3, 21e3, instrument="self_timed"), "needs the probe"),
+    ("002-037", FAILS, means("pinned", "oversubscribed", 517e3, 515e3), "517 µs by schedstat, 515 µs by BPF"),
+    ("002-037", HOLDS, means("pinned", "oversubscribed", 10e3, 515e3), "10 µs by schedstat"),
+    ("002-037", UNKNOWN, means("pinned", "oversubscribed", 300e3, 515e3), "factor of two"),
+    ("002-037", UNKNOWN, means("pinned", "oversubscribed", nan, 515e3), "no run delay"),
+    ("L47-light", HOLDS, means("spread", "light", 20e3, 21e3), "saw 20 µs"),
+    ("L47-light", FAILS, means("spread", "light", 400, 21800), "saw 400 ns (2%)"),
+    ("L47-light", UNKNOWN, means("spread", "light", 14e3, 21e3), "67%"),
+    ("L47-light", UNKNOWN, means("spread", "light", 20e3, 21e3, instrument="self_timed"), "needs the probe"),
     ("L11", HOLDS, [hogs(2, 12e6, 12e6), hogs(8, 3e6, 21e6)], "12 ms among 2 hogs, 3 ms among 8"),
     ("L11", FAILS, [hogs(2, 4e6, 4e6), hogs(16, 4e6, 60e6)], "4 ms among 2 hogs, 4 ms among 16"),
     ("L11", UNKNOWN, [hogs(2, 4e6, 4e6, 0.5), hogs(16, 3e6, 60e6, 0.5)], "overlap"),

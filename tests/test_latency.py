@@ -134,6 +134,7 @@ def test_turns_of_hogs(slices: Result) -> None:
     table = slices.summary()
     own = table[table["wished_slice_ns"].isna()]
     assert own["hogs"].tolist() == [2, 4]
+    assert table["used_percent"].between(0, 102).all()
     assert (table["stint_p10_ns"] <= table["stint_p90_ns"]).all()
     assert (table["gap_p50_ns"] <= table["gap_max_ns"]).all()
     # Whoever shares a CPU with three others waits longer than who shares it with one, in sum over the run.
@@ -195,6 +196,7 @@ def test_every_policy_that_can_be_had_is_there(sweep: Result) -> None:
     assert set(table["policy"]) | set(left_out) == everything | {"OTHER, slack 50 µs"}
     assert (table["wakes"] == sweep.parameters["wakes"]).all()
     assert (table["p50_ns"] <= table["p99_ns"]).all() and (table["p99_ns"] <= table["max_ns"]).all()
+    assert table["used_percent"].between(0, 102).all()
 
 
 def test_late_wakes_are_kept_and_real_time_comes_first(sweep: Result) -> None:
@@ -309,6 +311,7 @@ def test_woken_threads_run_where_they_may(woken: Result) -> None:
     assert set(data["after_cpu"]) <= set(woken.parameters["cpus"])
     table = woken.summary().set_index("condition")
     assert table.loc["bound to the waker", "on_waker_percent"] == 100
+    assert table["others_idle_percent"].between(0, 100).all()
     assert len(table) == (4 if CPUS > 1 else 1)
     if CPUS > 1:
         assert table.loc["bound to an idle CPU", "on_waker_percent"] == 0

@@ -8,6 +8,7 @@ import pandas as pd
 
 from .base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, yes
 
+IDLE_PERCENT = 60  # the woken workers themselves use some of the other CPUs
 COURSE = "a web course on scheduler latency (002), no reference given"
 
 
@@ -40,6 +41,12 @@ def _within(low: float, high: float, least: float, most: float, reason: str) -> 
     raise CannotTell(f"The interval spans a limit: {reason}")
 
 
+def _had_the_cpus(cell: pd.Series) -> None:
+    """CannotTell where other programs had more than a tenth of the CPUs meanwhile."""
+    if cell.used_percent < 90:
+        raise CannotTell(f"Other programs had {100 - cell.used_percent:.0f} % of those CPUs.")
+
+
 # ---- regimes ----------------------------------------------------------------------------------------------
 
 
@@ -58,6 +65,7 @@ def _yield_wakes(table: pd.DataFrame) -> Verdict:
 def _matched_yielders_wait(table: pd.DataFrame) -> Verdict:
     cell = _row(table, "yielding workers, one for each CPU", mode="yield", placement="spread",
                 regime="matched")  # fmt: skip
+    _had_the_cpus(cell)
     reason = f"{cell.switched_share:.1%} of the sched_yield calls led to a switch."
     if 0.1 <= cell.switched_share <= 0.5:
         raise CannotTell(f"{reason} Other programs were running too.")
@@ -75,6 +83,7 @@ def _yield_like_sleep(table: pd.DataFrame) -> Verdict:
     where = {"placement": "spread", "regime": "matched"}
     yielding = _row(table, "yielding workers, one for each CPU", mode="yield", **where)
     sleeping = _row(table, "sleeping workers, one for each CPU", mode="sleep", **where)
+    _had_the_cpus(yielding)
     waits = sleeping.waits / sleeping.rounds
     reason = (
         f"with one worker for each CPU there was a wait in {yielding.switched_share:.0%} of the rounds of "
@@ -140,6 +149,8 @@ def _own(table: pd.DataFrame) -> pd.DataFrame:
     found = table[table["wished_slice_ns"].isna()].sort_values("hogs")
     if len(found) < 2:
         raise CannotTell("This run did not measure two numbers of hogs.")
+    for _, cell in found.iterrows():
+        _had_the_cpus(cell)
     return found
 
 
@@ -225,7 +236,9 @@ def _own_slice(table: pd.DataFrame) -> Verdict:
 
 
 def _worker(table: pd.DataFrame, policy: str, load: str) -> pd.Series:
-    return _row(table, f"a {load} worker under {policy}", policy=policy, load=load)
+    cell = _row(table, f"a {load} worker under {policy}", policy=policy, load=load)
+    _had_the_cpus(cell)
+    return cell
 
 
 def _fifo_at_once(table: pd.DataFrame) -> Verdict:
@@ -315,6 +328,7 @@ def _same_throughput(table: pd.DataFrame) -> Verdict:
 
 def _pair(table: pd.DataFrame, pair: str) -> tuple[pd.Series, str]:
     cell = _row(table, f"a hog {pair}", pair=pair)
+    _had_the_cpus(cell)
     reason = (
         f"{pair}: the second hog got {cell.second_percent:.1f} % (interval {cell.second_lo_percent:.1f} to "
         f"{cell.second_hi_percent:.1f})"
@@ -375,7 +389,10 @@ def _edge_at_95(table: pd.DataFrame) -> Verdict:
 
 
 def _woken(table: pd.DataFrame, condition: str) -> pd.Series:
-    return _row(table, f"wake-ups with {condition}", condition=condition)
+    cell = _row(table, f"wake-ups with {condition}", condition=condition)
+    if cell.others_idle_percent < IDLE_PERCENT:
+        raise CannotTell(f"The other CPUs were idle for {cell.others_idle_percent:.0f} % of the time only.")
+    return cell
 
 
 def _waits_beside_idle(table: pd.DataFrame) -> Verdict:
@@ -512,9 +529,9 @@ CLAIMS = [
           _idle_wake_2_to_7_us),
     Claim("002-038", "Yielding workers crowded on one CPU have tails of tens of milliseconds.", COURSE,
           "regimes.sweep", _pinned_tens_of_ms),
-    Claim("002-118", "Scheduler latency can be measured only with eBPF.", COURSE, "regimes.sweep",
+    Claim("002-037", "How long threads wait can be seen with a tracer only.", COURSE, "regimes.sweep",
           _only_ebpf),
-    Claim("L47", "The run delay in schedstat sees short wake-up waits as well as a probe does.",
+    Claim("L47-light", "The run delay in schedstat sees short wake-up waits as well as a probe does.",
           "how schedstat is often used", "regimes.sweep", _schedstat_sees_short_waits),
     Claim("L11", "The more threads share a CPU, the shorter each one's turn becomes.",
           "descriptions of CFS with a target latency", "slices.sweep", _slices_shrink),
@@ -564,8 +581,8 @@ CLAIMS = [
           _eleven_ms_beside_idle),
     Claim("002-007", "On a partly loaded machine, wake-up affinity puts threads on the waker's busy CPU.",
           COURSE, "wakeplace.sweep", _affinity_dominates),
-    Claim("002-123-mask", "While some CPU is idle, nobody waits for one.", "a common belief, refuted in (002)",
-          "wakeplace.sweep", _idle_cpu_means_no_wait),
+    Claim("002-123-mask", "While some CPU is idle, nobody waits for one.",
+          "a common belief, refuted in (002)", "wakeplace.sweep", _idle_cpu_means_no_wait),
     Claim("002-065", "The tick comes a thousand times a second.", COURSE, "ticks.gaps", _tick_at_1000_hz),
     Claim("L26", "What interrupts a lonely thread regularly comes every 1/HZ.",
           "the kernel's configuration, CONFIG_HZ", "ticks.gaps", _tick_is_one_over_hz),

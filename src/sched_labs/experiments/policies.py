@@ -55,7 +55,7 @@ def summarise_sweep(result: Result) -> pd.DataFrame:
     max_ns                 all
     not_run                wake-ups that had not run when their block ended; they count as late as they were
     worker_cpu_percent     what it used of the CPU, of all that it and the hogs used
-    hogs_cpu_percent       what the hogs used of the time that passed
+    used_percent           what it and the hogs used of the time that passed; other programs had the rest
     at_home_percent        wake-ups that ran on the hogs' CPU
     """
     rows = []
@@ -80,7 +80,7 @@ def summarise_sweep(result: Result) -> pd.DataFrame:
                 "max_ns": float(cell["late_ns"].max()),
                 "not_run": int((cell["cpu"] < 0).sum()),
                 "worker_cpu_percent": 100 * counted["worker_cpu_ns"].sum() / used,
-                "hogs_cpu_percent": 100 * counted["hogs_cpu_ns"].sum() / counted["elapsed_ns"].sum(),
+                "used_percent": 100 * used / counted["elapsed_ns"].sum(),
                 "at_home_percent": 100 * float((ran["cpu"] == result.parameters["cpu"]).mean())
                 if len(ran)
                 else math.nan,
@@ -122,7 +122,7 @@ def sweep(
     kernel or this user cannot have are left out, with the reason as a note.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    wakes = run.choose(tiny=8, quick=40, full=500) if wakes is None else wakes
+    wakes = run.choose(tiny=8, quick=30, full=500) if wakes is None else wakes
     _check_numbers(
         hogs=(hogs, 1, 64), period_us=(period_us, 200, 1_000_000), trials=(trials, 1, 1000),
         wakes=(wakes, 1, 100_000),

@@ -46,6 +46,7 @@ def summarise(result: Result) -> pd.DataFrame:
                            missing, like p50, where no block has at least 20 waits
     rounds                 bursts of work, all workers and blocks
     switched_share         of the sched_yield() calls, how many led to a switch; missing in mode sleep
+    used_percent           what the workers used of their CPUs; the rest was idle, or other programs had it
     timeslices             how often the kernel switched a worker in (schedstat); missing where it is silent
     counted                the same as the BPF probe counted it: waits that ended; missing without the probe
     schedstat_mean_ns      run delay / time slices, as the kernel counted both
@@ -79,6 +80,9 @@ def summarise(result: Result) -> pd.DataFrame:
                 "switched_share": cell["switched"].sum() / cell["rounds"].sum()
                 if mode == "yield"
                 else math.nan,
+                "used_percent": 100
+                * float(cell["cpu_ns"].sum())
+                / (1e9 * result.parameters["duration_s"] * float(cell["cpus"].sum())),
                 "timeslices": slices,
                 "counted": counted,
                 "schedstat_mean_ns": cell["run_delay_ns"].sum() / slices if slices > 0 else math.nan,
@@ -154,7 +158,7 @@ def sweep(
     Method: the regimes of a well-known runqlat demonstration, with a burst of fixed work.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.03, quick=0.12, full=1.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.03, quick=0.1, full=1.0) if duration_s is None else duration_s
     allowed = list(machine.survey().cpus_allowed)
     if cpus is None and len(allowed) > MOST_CPUS:
         run.note("info", f"{MOST_CPUS} of {len(allowed)} CPUs were used.")

@@ -32,6 +32,7 @@ def summarise(result: Result) -> pd.DataFrame:
     gap_p50_ns, gap_lo_ns, gap_hi_ns         the same of the gaps: what a hog waits for its next turn
     gap_p90_ns, gap_max_ns
     gaps_per_stint         gap_p50_ns / stint_p50_ns: N - 1 where everybody takes a turn of the same length
+    used_percent           what the hogs used of the CPU; other programs had the rest
     slice_ns               the kernel's own slice, as the machine survey found it; missing if unknown
     tick_ns                the period of its tick; missing if unknown
     """
@@ -58,11 +59,18 @@ def summarise(result: Result) -> pd.DataFrame:
                 "gap_p90_ns": float(cell["gap_ns"].quantile(0.9)),
                 "gap_max_ns": float(cell["gap_ns"].max()),
                 "gaps_per_stint": gap.median / stint.median,
+                "used_percent": _used_percent(result, int(hogs), wish),
                 "slice_ns": float(result.machine.get("slice_ns") or math.nan),
                 "tick_ns": 1e9 / result.machine["hz"] if result.machine.get("hz") else math.nan,
             }
         )
     return pd.DataFrame(rows).sort_values(["wished_slice_ns", "hogs"], na_position="first", ignore_index=True)
+
+
+def _used_percent(result: Result, hogs: int, wish: float) -> float:
+    used = pd.DataFrame(result.parameters["used"])
+    cell = used[(used["hogs"] == hogs) & (used["wished_slice_ns"].fillna(0) == wish)]
+    return 100 * float(cell["cpu_ns"].mean()) / (1e9 * result.parameters["duration_s"])
 
 
 def instrument(survey: machine.Machine) -> Instrument:
@@ -111,6 +119,7 @@ def sweep(
     cells: list[tuple[int, int | None]] = [(number, None) for number in sorted(set(hogs))]
     cells += [(CUSTOM_AMONG, wish) for wish in sorted(granted)]
     run.parameters |= {"hogs": sorted(set(hogs)), "trials": trials, "duration_s": duration_s, "cpu": cpu}
+    run.parameters["used"] = []
     order = [(trial, *cell) for trial in range(trials) for cell in cells]
     for trial, number, asked in run.each(order, label=lambda t: f"{t[1]} hogs"):
         _measure(run, trial, number, asked, cpu, duration_s)
@@ -139,6 +148,8 @@ def _measure(run: Run, trial: int, hogs: int, wish: int | None, cpu: int, durati
             for tid in burn.tids:
                 policies.apply(tid, policies.slice_of(wish))
         records = burn.run()
+    cpu_ns = sum(record["cpu_ns"] for record in records if record.kind == "worker")
+    run.parameters["used"].append({"hogs": hogs, "wished_slice_ns": wish, "cpu_ns": cpu_ns})
     switches = sum(record["involuntary"] for record in records if record.kind == "worker")
     seen = [r for r in records if r.kind == "gap" and r["switches"] > 0]
     gaps = len(seen)

@@ -7,12 +7,14 @@ the waker's CPU only: each worker notes on which CPU it went to sleep and on whi
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError, WorkloadError
+from ..machine import files
 from ..result import Result
 from .base import Instrument, Run, experiment
 
@@ -37,8 +39,10 @@ def summarise(result: Result) -> pd.DataFrame:
     on_waker_percent, on_waker_lo_percent, on_waker_hi_percent   wake-ups that ran on the waker's busy CPU
     stayed_percent         wake-ups that ran on the CPU on which the worker had gone to sleep
     slow_percent           wake-ups that took more than a millisecond
+    others_idle_percent    how much of the time the other CPUs than the waker's were idle (/proc/stat)
     """
     rows = []
+    idle = pd.DataFrame(result.parameters["idle"])
     data = result.data.assign(
         stacked=lambda d: 100.0 * (d["after_cpu"] == d["waker_cpu"]),
         stayed=lambda d: 100.0 * (d["after_cpu"] == d["before_cpu"]),
@@ -63,6 +67,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "on_waker_lo_percent": stacked.low,
                 "on_waker_hi_percent": stacked.high,
                 "stayed_percent": float(cell["stayed"].mean()),
+                "others_idle_percent": float(idle.loc[idle["condition"] == condition, "idle_percent"].mean()),
                 "slow_percent": 100 * float((cell["wait_ns"] > SLOW_NS).mean()),
             }
         )
@@ -109,6 +114,7 @@ def sweep(
     cpus = list(machine.survey().cpus_allowed)
     others = [cpu for cpu in cpus if cpu != home]
     run.parameters |= {"trials": trials, "duration_s": duration_s, "waker_cpu": home, "cpus": cpus}
+    run.parameters["idle"] = []
     chosen = [c for c in CONDITIONS if others or c == "bound to the waker"]
     if not others:
         run.note("missing", "This process may use one CPU only: the kernel has no choice of a CPU here.")
@@ -135,8 +141,29 @@ def sweep(
             started[condition] = workload
         order = [(trial, condition) for trial in range(trials) for condition in chosen]
         for trial, condition in run.each(order, label=lambda o: o[1]):
+            before = idle_ticks(others)
             started[condition].go()
             _keep(run, trial, condition, started[condition])
+            after = idle_ticks(others)
+            idle, passed = (now - then for now, then in zip(after, before, strict=True))
+            run.parameters["idle"].append(
+                {
+                    "trial": trial,
+                    "condition": condition,
+                    "idle_percent": 100 * idle / passed if passed else 0.0,
+                }
+            )
+
+
+def idle_ticks(cpus: Sequence[int]) -> tuple[int, int]:
+    """(idle, all) of these CPUs' time so far, in the ticks of /proc/stat; idle includes waiting for disks."""
+    idle = passed = 0
+    for line in (files.read("/proc/stat") or "").splitlines():
+        name, *words = line.split()
+        if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
+            numbers = [int(word) for word in words[:8]]  # what follows is counted in these already
+            idle, passed = idle + numbers[3] + numbers[4], passed + sum(numbers)
+    return idle, passed
 
 
 def _keep(run: Run, trial: int, condition: str, workload: workloads.Workload) -> None:
