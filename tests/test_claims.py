@@ -295,7 +295,7 @@ CASES: list[Case] = [
     ("000-057", UNKNOWN, [point(MIB, 2e4), point(64 * MIB, 1e7, half=1e9, past=True)], "overlap"),
     ("000-057", UNKNOWN, [point(MIB, 2e4)], "no set past the last-level cache"),
     ("000-057", UNKNOWN, [point(MIB, 2, seen=False), point(64 * MIB, 1e5, past=True)], "noise floor"),
-    ("000-009", HOLDS, [point(4 * KIB, 400), point(MIB, 2e6)], "2e+03 times the direct cost, at 1 MiB"),
+    ("000-009", HOLDS, [point(4 * KIB, 400), point(MIB, 2e6)], "2,000 times the direct cost, at 1 MiB"),
     ("000-009", FAILS, [point(4 * KIB, 400), point(MIB, 3000)], "at most 3 times"),
     ("000-009", UNKNOWN, [point(MIB, 7500, half=2000)], "span 7.5 times"),
     ("000-009", UNKNOWN, [point(MIB, 7500, direct=-5)], "direct cost beside it"),

@@ -7,6 +7,11 @@ import pandas as pd
 from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
 
 
+def _times(ratio: float) -> str:
+    """A factor in plain digits: 0.092, 7.6, 550."""
+    return f"{ratio:,.0f}" if abs(ratio) >= 10 else f"{ratio:.2g}"
+
+
 def _thorough(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of the partner that touches most: the curve, without the rest of the grid."""
     return table[table.partner_bytes == table.partner_bytes.max()]
@@ -50,7 +55,7 @@ def _ten_to_hundred(table: pd.DataFrame) -> Verdict:
     # What stayed unseen is below 10 times only where 10 times would have been seen.
     hidden = ~whole.seen & (whole[["extra_hi_ns", "floor_ns"]].max(axis=1) >= 10 * whole.direct_ns)
     reason = (
-        f"from {ratio.min():.2g} to {ratio.max():.2g} times; between 10 and 100 at {inside.sum()} of "
+        f"from {_times(ratio.min())} to {_times(ratio.max())} times; between 10 and 100 at {inside.sum()} of "
         f"{len(whole)} working sets."
     )
     low, high = whole.extra_lo_ns / whole.direct_ns, whole.extra_hi_ns / whole.direct_ns
@@ -181,7 +186,7 @@ def _seven_times_direct(table: pd.DataFrame) -> Verdict:
     most = (found[["extra_hi_ns", "floor_ns"]].max(axis=1) / found.direct_lo_ns).max()
     top = found.assign(ratio=found.extra_ns / found.direct_ns).sort_values("ratio").iloc[-1]
     reason = (
-        f"at most {top.ratio:.2g} times the direct cost, at {size(top.working_set_bytes)} with a partner of "
+        f"at most {_times(top.ratio)} times the direct cost, at {size(top.working_set_bytes)} with a partner of "
         f"{size(top.partner_bytes)}; 30 % against 4 % takes 7.5 times."
     )
     if least > 7.5:
