@@ -132,7 +132,8 @@ def sweep(
         passes = int(np.clip(block_ns / (3000 + touch_ns), 20, 20_000))
         laps = max(4, passes // count)
         arguments = ["--processes", str(count), "--rings", str(many), "--bytes", str(size),
-                     "--access", order, "--laps", str(laps), "--alone", str(passes), "--trials", str(trials), *asked]  # fmt: skip
+                     "--access", order, "--laps", str(laps), "--alone", str(passes),
+                     "--trials", str(trials), *asked]  # fmt: skip
         with workloads.start("ring", arguments, deadline_s=120) as ring:
             placement.pin(ring.tids, [home])
             records = ring.run()
