@@ -95,7 +95,8 @@ def owner(condition: str, low: float, high: float) -> dict[str, Any]:
 CASES: list[Case] = [
     ("002-070", FAILS, [owner("alone", 98, 100), owner("outside_pinned", 48, 52)], "had 50 % of its CPU"),
     ("002-070", HOLDS, [owner("alone", 98, 100), owner("outside_pinned", 96, 98)], "had 97 % of its CPU"),
-    ("002-070", UNKNOWN, [owner("alone", 60, 100), owner("outside_pinned", 48, 70)], "too wide"),
+    ("002-070", UNKNOWN, [owner("alone", 85, 100), owner("outside_pinned", 48, 80)], "too wide"),
+    ("002-070", UNKNOWN, [owner("alone", 37, 39), owner("outside_pinned", 36, 38)], "Even alone"),
     ("002-070", UNKNOWN, [owner("alone", 98, 100)], "no cpuset with an intruder"),
     ("000-101", HOLDS, [hog((0.1, 0.05, 0.2))], "stalls from 100 µs"),
     ("000-101", FAILS, [hog(), hog((20, 19, 21), share=80)], "stalls from 20 ms to 50 ms"),

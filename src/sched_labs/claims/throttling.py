@@ -233,6 +233,8 @@ def _kept_off(table: pd.DataFrame) -> Verdict:
         f"{intruded.cpu_lo_percent:.0f} to {intruded.cpu_hi_percent:.0f}) beside an intruder from outside, "
         f"{alone.cpu_percent:.0f} % alone."
     )
+    if alone.cpu_percent < 90:
+        raise CannotTell(f"Even alone the thread had only {alone.cpu_percent:.0f} % of its CPU.")
     if intruded.cpu_hi_percent < 0.9 * alone.cpu_lo_percent:
         return Verdict(FAILS, reason)
     if intruded.cpu_lo_percent >= 0.9 * alone.cpu_hi_percent:

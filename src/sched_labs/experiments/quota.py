@@ -163,7 +163,8 @@ def _check_list(name: str, given: Sequence[int], least: int, most: int) -> None:
 
 def _take_stock(run: Run) -> bool:
     """What the formula's error depends on; whether a group can be made here, with a note where it cannot."""
-    hz = machine.survey().fact("kernel.hz").value
+    # What the kernel's configuration says, before what a busy machine made of it.
+    hz = machine.survey().fact("kernel.hz_told").value or machine.survey().fact("kernel.hz").value
     run.parameters |= {
         "blocks": [],
         "version": machine.survey().fact("cgroup.version").value,

@@ -65,7 +65,14 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
                 )  # fmt: skip
             if pale is not None and row.condition in pale.index:
                 value = float(pale["cpu_percent"][row.condition])
-                ax.plot(value, y, "D", color=style.colour(style.RECORDED), markeredgecolor="white", zorder=4)
+                ax.plot(
+                    value,
+                    y,
+                    "D",
+                    color=style.colour(style.RECORDED),
+                    markeredgecolor=style.colour(style.PAPER),
+                    zorder=4,
+                )
             ax.annotate(
                 axes.time_text(row.longest_gap_ns, 2) if row.longest_gap_ns > 0 else "none", (1.2, y),
                 xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=style.SMALL,
