@@ -235,6 +235,7 @@ CASES: list[Case] = [
     ("L47-light", HOLDS, means("spread", "light", 20e3, 21e3), "saw 20 µs"),
     ("L47-light", FAILS, means("spread", "light", 400, 21800), "saw 400 ns (2%)"),
     ("L47-light", UNKNOWN, means("spread", "light", 14e3, 21e3), "67%"),
+    ("L47-light", UNKNOWN, means("spread", "light", 74e3, 87e3, p50_ns=7e3), "not all short"),
     ("L47-light", UNKNOWN, means("spread", "light", 20e3, 21e3, instrument="self_timed"), "needs the probe"),
     ("L11", HOLDS, [hogs(2, 12e6, 12e6), hogs(8, 3e6, 21e6)], "12 ms among 2 hogs, 3 ms among 8"),
     ("L11", FAILS, [hogs(2, 4e6, 4e6), hogs(16, 4e6, 60e6)], "4 ms among 2 hogs, 4 ms among 16"),

@@ -121,6 +121,11 @@ def _schedstat_sees_short_waits(table: pd.DataFrame) -> Verdict:
                 regime="light")  # fmt: skip
     if cell.instrument != "bpf" or math.isnan(cell.schedstat_mean_ns):
         raise CannotTell("This needs the probe and the kernel's run delay on the same waits.")
+    if cell.mean_ns > 2 * cell.p50_ns:
+        raise CannotTell(
+            f"The waits were not all short: half took at most {ns(cell.p50_ns)}, their mean is "
+            f"{ns(cell.mean_ns)}."
+        )
     seen = cell.schedstat_mean_ns / cell.mean_ns
     reason = f"of a mean wait of {ns(cell.mean_ns)} schedstat saw {ns(cell.schedstat_mean_ns)} ({seen:.0%})."
     if 0.5 <= seen < 0.8:

@@ -27,7 +27,7 @@ from .base import (
 )
 
 KIND = "omission.compared"
-_LOOKS = {"open": (style.WAKEUP, "-"), "closed": (style.ALONE, (0, (4, 2)))}
+_COLOURS = {"open": style.WAKEUP, "closed": style.ALONE}
 _WORDS = {"open": "keeps to its schedule (open loop)", "closed": "waits for each answer (closed loop)"}
 _TICKS = (0.5, 0.9, 0.99, 0.999, 0.9999)
 
@@ -65,9 +65,9 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             for _, rows in pale.groupby("client"):
                 ax.plot(_tail(rows), rows["took_ns"], color=style.colour(style.RECORDED), zorder=1.8)
         handles = []
-        for client, (role, line) in _LOOKS.items():
+        for client, role in _COLOURS.items():
             rows = table[table["client"] == client]
-            look: dict[str, Any] = {"color": style.colour(role), "linestyle": line}
+            look: dict[str, Any] = {"color": style.colour(role)}
             ax.plot(_tail(rows), rows["took_ns"], **look)
             handles.append(Line2D([], [], label=f"a client that {_WORDS[client]}", **look))
         if recorded is not None:

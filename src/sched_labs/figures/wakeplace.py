@@ -35,10 +35,14 @@ def frame(result: Drawable) -> pd.DataFrame:
     - p50_ns, p99_ns, max_ns: from the wake-up until half, 99 % and all of them ran
     - on_waker_percent: wake-ups that ran on the CPU of the busy waker
     - stayed_percent: wake-ups that ran where the worker had gone to sleep
+    - others_idle_percent: how much of the time the other CPUs than the waker's were idle
 
     Raises ResultError when nothing was measured.
     """
-    wanted = ("condition", "wakes", "p50_ns", "p99_ns", "max_ns", "on_waker_percent", "stayed_percent")
+    wanted = (
+        "condition", "wakes", "p50_ns", "p99_ns", "max_ns", "on_waker_percent", "stayed_percent",
+        "others_idle_percent",
+    )  # fmt: skip
     return columns(result.summary(), wanted, "The summary of these wake-ups")
 
 
@@ -102,8 +106,9 @@ def _caption(table: pd.DataFrame) -> str:
     if "idle CPUs" in rows:
         row = rows["idle CPUs"]
         parts.append(
-            f"With idle CPUs {axes.number_text(row['on_waker_percent'], 2)} % of the woken threads were put "
-            f"on the waker's busy one, and half ran within {axes.time_text(row['p50_ns'])}"
+            f"With the other CPUs idle for {row['others_idle_percent']:.0f} % of the time, "
+            f"{axes.number_text(row['on_waker_percent'], 2)} % of the woken threads were put on the waker's "
+            f"busy one, and half ran within {axes.time_text(row['p50_ns'])}"
         )
     if "bound to the waker" in rows:
         row = rows["bound to the waker"]
