@@ -23,6 +23,7 @@ MODULES = {
     "runqlat.histogram": "runqlat",
     "attribution.waits": "attribution",
     "observer.cost": "observer",
+    "offcpu.stacks": "offcpu",
     "switchgraph.window": "switchgraph",
     "instruments.compared": "instruments",
     "sleeper.among_hogs": "sleeper",

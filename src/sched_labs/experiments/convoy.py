@@ -116,6 +116,8 @@ def locks(
     budget_ms  after so long a lock is stopped, finished or not; what it had put by then counts
     java       ReentrantLock, fair and unfair, with and without tryLock, where java and javac are installed
 
+    The lock is held while the producers arrive, so that every lock begins with all of them waiting (Java's
+    begin as they come).
     Data: one row per trial and lock: producers, items, elapsed_ns, user_ns and system_ns (of all producers;
     the kernel splits them by sampling at ticks on most machines), voluntary_switches, involuntary_switches,
     turns, jain_share, p50_ns, p99_ns, max_ns (upper edges of bins 4 to 6 % wide), finished.
