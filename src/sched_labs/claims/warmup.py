@@ -186,8 +186,8 @@ def _seven_times_direct(table: pd.DataFrame) -> Verdict:
     most = (found[["extra_hi_ns", "floor_ns"]].max(axis=1) / found.direct_lo_ns).max()
     top = found.assign(ratio=found.extra_ns / found.direct_ns).sort_values("ratio").iloc[-1]
     reason = (
-        f"at most {_times(top.ratio)} times the direct cost, at {size(top.working_set_bytes)} with a partner of "
-        f"{size(top.partner_bytes)}; 30 % against 4 % takes 7.5 times."
+        f"at most {_times(top.ratio)} times the direct cost, at {size(top.working_set_bytes)} with a "
+        f"partner of {size(top.partner_bytes)}; 30 % against 4 % takes 7.5 times."
     )
     if least > 7.5:
         return Verdict(HOLDS, reason)

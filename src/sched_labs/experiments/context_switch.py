@@ -15,7 +15,9 @@ from .base import Instrument, Run, experiment
 
 MECHANISMS = ("pipe", "eventfd", "futex", "condvar", "yield")
 BETWEEN = ("threads", "processes")
-PLACEMENTS = ("same_cpu", "other_cpu", "unpinned")
+# How far apart two CPUs can be: two threads of one core, two cores behind one last-level cache, two caches.
+DISTANCES = ("smt_sibling", "same_cache", "other_cache")
+PLACEMENTS = ("same_cpu", *DISTANCES, "other_cpu", "unpinned")
 EXPECTED_SWITCHES = 2.0  # per round trip: there and back
 TOLERANCE = 0.02  # a run whose counted switches differ by more from what it assumed is flagged
 
@@ -90,7 +92,7 @@ def matrix(
     *,
     mechanisms: Sequence[str] = MECHANISMS,
     between: Sequence[str] = BETWEEN,
-    placements: Sequence[str] = PLACEMENTS,
+    placements: Sequence[str] | None = None,
     trials: int | None = None,
     round_trips: int | None = None,
 ) -> None:
@@ -98,7 +100,9 @@ def matrix(
 
     mechanisms   of pipe, eventfd, futex, condvar, yield
     between      of threads, processes
-    placements   of same_cpu, other_cpu, unpinned; other_cpu is left out, with a note, where there is one CPU
+    placements   of same_cpu, smt_sibling, same_cache, other_cache, other_cpu (another core, if there is one),
+                 unpinned; what the machine does not have is left out, with a note; default: same_cpu,
+                 other_cpu, unpinned, and each of the others that is another CPU than other_cpu's
     trials       how often each cell is measured; each trial makes the same system calls alone first
     round_trips  per trial
 
@@ -106,6 +110,10 @@ def matrix(
     counts voluntary_switches and involuntary_switches, and migrations (sched_getcpu after every hand-over).
     Method: lmbench's and perf's ping-pong, with the baseline subtracted and the switches counted.
     """
+    home = placement.quiet_cpu()
+    survey = machine.survey()
+    if placements is None:
+        placements = default_placements(survey, home)
     for what, chosen, known in (
         ("mechanisms", mechanisms, MECHANISMS),
         ("between", between, BETWEEN),
@@ -123,14 +131,16 @@ def matrix(
     if trials < 1 or round_trips < 1:
         raise ParameterError("trials and round_trips start at 1.", "Leave them out to use the profile's.")
 
-    home = placement.quiet_cpu()
-    cpus = machine.survey().cpus_allowed
-    if len(cpus) < 2:
-        placements = [place for place in placements if place == "same_cpu"]
-        run.note("missing", "This process may use one CPU only: hand-overs to another CPU were not measured.")
-        if not placements:
-            placement.other_cpu(home)  # raises, and says what to do
-    run.parameters |= {"trials": trials, "round_trips": round_trips, "cpu": home}
+    cpus = survey.cpus_allowed
+    partners = _partners(run, placements, survey, home)
+    placements = list(partners)
+    run.parameters |= {
+        "placements": placements,
+        "trials": trials,
+        "round_trips": round_trips,
+        "cpu": home,
+        "partner_cpus": {place: cpu for place, cpu in partners.items() if cpu is not None},
+    }
 
     cells = list(product(mechanisms, between, placements))
     for mechanism, kind, place in run.each(cells, label=lambda cell: " ".join(cell).replace("_", " ")):
@@ -149,8 +159,10 @@ def matrix(
             if place == "unpinned":
                 placement.pin(pingpong.tids, cpus)
             else:
+                partner = partners[place]
+                assert partner is not None
                 placement.pin([side_0], [home])
-                placement.pin([side_1], [home if place == "same_cpu" else placement.other_cpu(home)])
+                placement.pin([side_1], [partner])
             blocks = pingpong.run()
         run.add(
             [
@@ -170,3 +182,57 @@ def matrix(
                 for block in blocks
             ]
         )
+
+
+def _at_distance(distance: str, survey: machine.Machine, home: int) -> list[int]:
+    """The CPUs that this process may use and that are so far from `home`."""
+    if distance == "smt_sibling":
+        return survey.smt_siblings(home)
+    if distance == "same_cache":
+        return survey.same_cache_cpus(home)
+    return survey.other_cache_cpus(home)
+
+
+def default_placements(survey: machine.Machine, home: int) -> list[str]:
+    """What the matrix measures where nobody says: each CPU that is another case, once."""
+    if len(survey.cpus_allowed) < 2:
+        return ["same_cpu", "other_cpu", "unpinned"]  # the run says what it leaves out
+    other = placement.other_cpu(home)
+    apart = [_at_distance(distance, survey, home)[-1:] for distance in DISTANCES]
+    distances = [d for d, cpu in zip(DISTANCES, apart, strict=True) if cpu and cpu != [other]]
+    return ["same_cpu", *distances, "other_cpu", "unpinned"]
+
+
+def _partners(
+    run: Run, placements: Sequence[str], survey: machine.Machine, home: int
+) -> dict[str, int | None]:
+    """The CPU of the second side in each placement (None: unpinned), without what this machine lacks.
+
+    Raises PlacementError or ParameterError when nothing is left.
+    """
+    partners: dict[str, int | None] = {}
+    one_cpu = len(survey.cpus_allowed) < 2
+    for place in placements:
+        if place == "same_cpu":
+            partners[place] = home
+        elif one_cpu:
+            run.note(
+                "missing", "This process may use one CPU only: hand-overs to another CPU were not measured."
+            )
+        elif place == "unpinned":
+            partners[place] = None
+        elif place == "other_cpu":
+            partners[place] = placement.other_cpu(home)
+        elif found := _at_distance(place, survey, home):
+            partners[place] = found[-1]
+        else:
+            run.note(
+                "missing", f"No CPU here is at this distance from CPU {home}: {place.replace('_', ' ')}."
+            )
+    if not partners and one_cpu:
+        placement.other_cpu(home)  # raises, and says what to do
+    if not partners:
+        raise ParameterError(
+            f"This machine has none of these placements: {', '.join(placements)}.", "Add same_cpu."
+        )
+    return partners

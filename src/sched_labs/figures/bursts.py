@@ -150,11 +150,13 @@ def _curve(ax: Axes, rows: pd.DataFrame, x: str, name: str) -> list[Any]:
 def _caption(table: pd.DataFrame) -> str:
     bursts = _bursts(table)
     parts = []
-    if len(bursts) > 1 and bursts["seen"].all():
+    if len(bursts) > 1 and bool(bursts["seen"].iloc[0]):
         single, longest = bursts.iloc[0], bursts.iloc[-1]
+        hidden = "nothing that stands clear of the noise"
         parts.append(
             f"A switch costs {axes.time_text(single['extra_ns'])} of warm-up when it comes by itself, and "
-            f"{axes.time_text(longest['extra_ns'])} in a burst of {longest['burst']}"
+            f"{axes.time_text(longest['extra_ns']) if longest['seen'] else hidden} in a burst of "
+            f"{longest['burst']}"
         )
     even = _even(table)
     even = even[even["seen"].astype(bool) & (even["extra_ns"] > 0)]
