@@ -29,10 +29,10 @@ KIND = "switchgraph.window"
 _COLUMNS = ("prev", "next", "state", "switches")
 _MOST_ARROWS = 16
 _LOOKS = {
-    "interruptible": ("to sleep", style.DIRECT, 0.18),
+    "interruptible": ("to sleep", style.NEUTRAL, 0.18),
     "runnable": ("although it could go on", style.PREEMPTED, 0.4),
     "uninterruptible": ("to wait for a device", style.SYSTEM, 0.3),
-    "other": ("and ended", style.NEUTRAL, 0.5),
+    "other": ("and ended", style.INK, 0.5),
 }
 
 
