@@ -12,6 +12,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from .errors import ParameterError, SchedLabError
+from .store import write_text
 from .version import __version__
 
 
@@ -41,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="what this machine is, and what it can measure")
     doctor.add_argument("--json", action="store_true", help="everything, for other programs")
     doctor.add_argument("--long", action="store_true", help="every fact of the survey")
+    doctor.add_argument("--for", dest="purpose", choices=("workshop",), help="one line: is it ready?")
     doctor.set_defaults(handler=_doctor)
 
     listing = commands.add_parser("list", help="the experiments there are")
@@ -85,6 +87,27 @@ def _parser() -> argparse.ArgumentParser:
     progress.add_argument("--export", type=Path, metavar="FILE", help="write it for a teacher, as CSV")
     progress.set_defaults(handler=_progress)
 
+    share = commands.add_parser(
+        "share", help="what your machine measured, as one small file for the class board"
+    )
+    share.add_argument("--out", type=Path, metavar="FILE", help="where to write it (default: this folder)")
+    share.add_argument("--to", metavar="ADDRESS", help="send it to the instructor's collector instead")
+    share.add_argument("--code", default="", help="the code on the instructor's screen")
+    share.add_argument("--yes", action="store_true", help="without the question")
+    share.set_defaults(handler=_share)
+
+    board = commands.add_parser("class", help="the cards of a whole room on one page")
+    board.add_argument("folder", type=Path)
+    board.add_argument("-o", "--output", type=Path, required=True, metavar="PAGE", help="an .html file")
+    board.add_argument("--mine", metavar="NAME", help="the card in the folder that is lit up")
+    board.set_defaults(handler=_class)
+
+    collect = commands.add_parser("collect", help="take cards over the room's network (for instructors)")
+    collect.add_argument("folder", type=Path)
+    collect.add_argument("--address", default="0.0.0.0", help="listen here (default: everywhere)")
+    collect.add_argument("--port", type=int, default=8890)
+    collect.set_defaults(handler=_collect)
+
     url = commands.add_parser("url", help="where the book's virtual machine serves it")
     url.add_argument(
         "--forwarded", type=int, metavar="PORT", help="its host's port; makes the key if need be"
@@ -101,6 +124,9 @@ def _doctor(options: argparse.Namespace) -> None:
     from .doctor import doctor
 
     found = doctor()
+    if options.purpose:
+        print(found.line())
+        return
     print(
         json.dumps(found.to_json(), indent=1, default=str) if options.json else found.text(long=options.long)
     )
@@ -159,6 +185,51 @@ def _progress(options: argparse.Namespace) -> None:
         print(f"Written to {options.export}")
     else:
         print(labs.progress().drop(columns=["title", "seed"]).to_string(index=False))
+
+
+def _share(options: argparse.Namespace) -> int:
+    from .classroom import card, collector
+
+    one = card.make()
+    print(card.text(one), end="")
+    target = options.to or str(options.out or Path.cwd() / card.name(one))
+    if not options.yes:
+        print(f"This, and nothing else, goes to {target}. Go on? [y/N] ", end="", flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            print("Nothing was written or sent.")
+            return 1
+    if options.to:
+        print(f"Sent; it is called {collector.send(one, options.to, options.code)} there.")
+    else:
+        write_text(Path(target), card.text(one))
+        print(f"Written to {target}")
+    return 0
+
+
+def _class(options: argparse.Namespace) -> None:
+    from .classroom import board
+
+    cards, refused = board.read(options.folder)
+    for name, why in refused.items():
+        print(f"left out: {name}: {why}", file=sys.stderr)
+    if options.mine and options.mine not in cards:
+        raise ParameterError(f"There is no card {options.mine} in {options.folder}.", "Name a file of it.")
+    write_text(options.output, board.page(cards, refused, options.mine))
+    print(f"{len(cards)} machines: {options.output}")
+
+
+def _collect(options: argparse.Namespace) -> None:
+    from .classroom import collector
+
+    with collector.Collector(options.folder, options.address, options.port) as server:
+        port = server.server_address[1]
+        print(
+            f"Collecting cards in {options.folder} until Ctrl-C.  On every student's machine:\n\n"
+            f"  sched-labs share --to ADDRESS-OF-THIS-MACHINE:{port} --code {server.code}\n\n"
+            "Whoever is in this network can reach this port; it takes cards and nothing else.",
+            flush=True,
+        )
+        server.serve_forever()
 
 
 def _parameters(words: list[str]) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from . import experiments, machine
+from . import experiments, machine, workloads
+from .errors import SchedLabError
+from .probes import runqlat
 
 # The facts that decide how numbers are to be read; the whole survey is in `.machine.table()`.
 FIRST = (
@@ -52,6 +54,29 @@ class Doctor:
             improve = f"   better with: {row.improve!s}" if row.improve else ""
             lines.append(f"{row.experiment:<24} {row.instrument}{improve}")
         return "\n".join(lines)
+
+    def line(self) -> str:
+        """One line for an instructor who looks at many machines: ready or not, and what is missing."""
+        facts = {key: self.machine.fact(key).value for key in FIRST}
+        missing = []
+        if len(self.machine.cpus_allowed) < 2:
+            missing.append("a second CPU")
+        try:
+            workloads.build_all()
+        except SchedLabError as error:
+            missing.append(f"the workloads ({error.what})")
+        able = runqlat.available()
+        if not able.ok:
+            missing.append(f"BPF ({able.why})")
+        if not facts["cgroup.can_make"]:
+            missing.append("a group with a CPU quota")
+        steal = facts["host.steal_percent"]
+        if steal and float(steal) > 5:
+            missing.append(f"a quiet host ({float(steal):.0f} % steal)")
+        about = f"Linux {facts['kernel.release']}, {len(self.machine.cpus_allowed)} CPUs"
+        if "the workloads" in " ".join(missing):
+            return f"NOT READY  {about}; missing: {'; '.join(missing)}"
+        return f"ready      {about}" + (f"; without: {'; '.join(missing)}" if missing else "")
 
     def to_json(self) -> dict[str, Any]:
         """The whole survey and the instruments, for other programs."""

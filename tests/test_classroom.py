@@ -1,0 +1,238 @@
+"""The class board: cards, folders of them, and the collector that takes them over a network."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sched_labs import claims, cli, result
+from sched_labs.classroom import board, card, collector
+from sched_labs.errors import ParameterError, ResultError, SchedLabError
+
+
+def made_up(number: int = 0, **machine: Any) -> dict[str, Any]:
+    """A CONSTRUCTED card; nobody measured it."""
+    facts = dict.fromkeys(card.MACHINE) | {"kernel": f"6.{number}", "cpus": 2, "arch": "x86_64"} | machine
+    entry = {
+        "kind": "context_switch.matrix", "recorded_at": "2026-01-01T00:00:00+00:00", "profile": "quick",
+        "flags": 0,
+        "numbers_ns": {"pipe switch, same cpu": 1000.0 + number}, "claims": {"000-007": claims.HOLDS},
+    }  # fmt: skip
+    return {"format": card.FORMAT, "version": card.VERSION, "machine": facts, "results": [entry]}
+
+
+def data_of(one: dict[str, Any]) -> bytes:
+    return card.text(one).encode()
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path
+
+
+@pytest.fixture
+def measured(data: Path) -> Path:
+    """A reader's data folder with one result: the recorded one."""
+    found = result.recorded("context_switch.matrix")
+    assert found
+    found.save()
+    return data
+
+
+# ---- cards ----
+
+
+def test_a_card_holds_numbers_and_verdicts_and_no_name(measured: Path) -> None:
+    one = card.make()
+    assert card.parse(data_of(one)) == one
+    [entry] = one["results"]
+    run = result.latest("context_switch.matrix")
+    assert run
+    cells = run.summary().set_index(["mechanism", "between", "placement"])
+    assert entry["numbers_ns"]["pipe switch, same cpu"] == pytest.approx(
+        float(cells.net_per_switch_ns["pipe", "threads", "same_cpu"])
+    )
+    assert entry["claims"] == {c.id: v.outcome for c, v in claims.judge(run)}
+    said = card.text(one)
+    assert socket.gethostname() not in said and str(Path.home()) not in said
+    assert len(said) < card.LARGEST_BYTES
+
+
+def test_without_a_measurement_there_is_nothing_to_share(data: Path) -> None:
+    with pytest.raises(ResultError, match="nothing to share"):
+        card.make()
+
+
+def broken(change: Any) -> bytes:
+    one = made_up()
+    change(one)
+    return json.dumps(one).encode()
+
+
+BROKEN = [
+    (b"{", "not JSON"),
+    (b"\xff\xfe", "not JSON"),
+    (b"[" * 100_000, "larger than"),
+    (b"[" * 50_000, "not JSON"),
+    (b"[]", "no card"),
+    (broken(lambda c: c.update(version=2)), "version 2"),
+    (broken(lambda c: c["machine"].update(hostname="here")), "its machine"),
+    (broken(lambda c: c["machine"].update(kernel="x" * 200)), "a fact of its machine"),
+    (broken(lambda c: c["machine"].update(kernel=["x"])), "a fact of its machine"),
+    (broken(lambda c: c.update(results=[])), "list of results"),
+    (broken(lambda c: c.update(results=[1])), "a result in it"),
+    (broken(lambda c: c["results"][0].update(kind=7)), "no kind"),
+    (broken(lambda c: c["results"][0].update(numbers_ns={"a": "1"})), "a number in it"),
+    (broken(lambda c: c["results"][0].update(numbers_ns={"a": True})), "a number in it"),
+    (broken(lambda c: c["results"][0].update(numbers_ns={"a": 1e300})), "a number in it"),
+    (broken(lambda c: c["results"][0].update(claims={"nobody-said": "holds here"})), "a verdict"),
+    (broken(lambda c: c["results"][0].update(claims={"000-007": "true"})), "a verdict"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), BROKEN, ids=[said for _, said in BROKEN])
+def test_a_damaged_card_is_refused(text: bytes, said: str) -> None:
+    with pytest.raises(SchedLabError, match=said):
+        card.parse(text)
+
+
+def test_not_a_number_is_no_number() -> None:
+    text = card.text(made_up()).replace("1000.0", "NaN").encode()
+    with pytest.raises(SchedLabError, match="a number in it"):
+        card.parse(text)
+
+
+# ---- the board ----
+
+
+def test_a_folder_of_cards_becomes_a_page(tmp_path: Path) -> None:
+    folder = tmp_path / "cards"
+    folder.mkdir()
+    for number in range(6):
+        outcome = claims.FAILS if number < 2 else claims.HOLDS
+        one = made_up(number, hypervisor="odd" if number < 2 else "usual")
+        one["results"][0]["claims"]["000-007"] = outcome
+        (folder / f"{number}.json").write_bytes(data_of(one))
+    (folder / "copy.json").write_bytes((folder / "0.json").read_bytes())
+    (folder / "broken.json").write_text("{")
+    (folder / "large.json").write_text(" " * (card.LARGEST_BYTES + 2))
+    (folder / "notes.txt").write_text("not mine to read")
+    cards, refused = board.read(folder)
+    assert sorted(cards) == [f"{n}.json" for n in range(6)]
+    assert refused == {
+        "broken.json": refused["broken.json"],
+        "copy.json": "it is the same as 0.json.",
+        "large.json": refused["large.json"],
+    }
+    row = board.verdicts(cards).set_index("id").loc["000-007"]
+    assert (row.holds, row.fails, row.unknown) == (4, 2, 0)
+    assert row.in_common == "hypervisor odd"
+    table = board.frame(cards, "3.json")
+    assert list(table.value_ns) == [1000.0 + n for n in range(6)] and table.mine.sum() == 1
+    page = board.page(cards, refused, "3.json")
+    assert (
+        "6 machines" in page and "copy.json" in page and "http" not in page.replace("http://www.w3.org", "")
+    )
+
+
+def test_what_comes_from_a_card_is_escaped(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    one = made_up(kernel=evil)
+    one["results"][0]["numbers_ns"] = {evil: 5.0}
+    page = board.page({"a.json": card.parse(data_of(one))}, {evil: evil})
+    assert evil not in page
+
+
+def test_the_board_says_what_it_cannot_do(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="no folder"):
+        board.read(tmp_path / "nowhere")
+    with pytest.raises(ParameterError, match="No card has a number"):
+        board.page({}, {})
+
+
+# ---- the collector ----
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[collector.Collector]:
+    with collector.Collector(tmp_path / "cards", "127.0.0.1", 0, "4711") as found:
+        thread = threading.Thread(target=found.serve_forever)
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+def where(server: collector.Collector) -> str:
+    return f"127.0.0.1:{server.server_address[1]}"
+
+
+def test_forty_students_send_at_once_and_none_is_lost(server: collector.Collector) -> None:
+    with ThreadPoolExecutor(40) as room:
+        names = list(room.map(lambda n: collector.send(made_up(n), where(server), "4711"), range(40)))
+    assert len(set(names)) == 40
+    cards, refused = board.read(server.folder)
+    assert sorted(cards) == sorted(names) and refused == {}
+
+
+def test_what_is_refused_leaves_nothing_and_breaks_nothing(server: collector.Collector) -> None:
+    with pytest.raises(SchedLabError, match="not the code"):
+        collector.send(made_up(), where(server), "0000")
+    collector.send(made_up(), where(server), "4711")
+    with pytest.raises(SchedLabError, match="here already"):
+        collector.send(made_up(), where(server), "4711")
+    with pytest.raises(SchedLabError, match="damaged"):
+        collector.send(made_up(kernel="x" * 200), where(server), "4711")
+    with pytest.raises(SchedLabError, match="at most 64 KiB"):
+        collector.send({"format": "x" * card.LARGEST_BYTES}, where(server), "4711")
+    # A client that promises more than it sends, one that speaks no HTTP, and a look at what else there is.
+    for text in (b"POST /card HTTP/1.1\r\nX-Code: 4711\r\nContent-Length: 500\r\n\r\n{", b"\x00\xff\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", server.server_address[1])) as raw:
+            raw.sendall(text)
+            raw.shutdown(socket.SHUT_WR)
+            assert b" 4" in raw.recv(100) or text[:1] == b"\x00"
+    with pytest.raises(urllib.error.HTTPError, match="501"):
+        urllib.request.urlopen(f"http://{where(server)}/")
+    assert len(list(server.folder.iterdir())) == 1
+    collector.send(made_up(1), where(server), "4711")
+
+
+def test_a_collector_that_is_not_there() -> None:
+    with pytest.raises(SchedLabError, match="cannot be reached"):
+        collector.send(made_up(), "127.0.0.1:1", "4711")
+
+
+# ---- the command line ----
+
+
+def test_sharing_shows_first_and_asks(
+    measured: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import io
+
+    target = measured / "mine.json"
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert cli.main(["share", "--out", str(target)]) == 1
+    assert not target.exists() and '"numbers_ns"' in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert cli.main(["share", "--out", str(target)]) == 0
+    assert card.parse(target.read_bytes())
+    page = measured / "class.html"
+    assert cli.main(["class", str(measured), "-o", str(page), "--mine", "mine.json"]) == 0
+    assert "The class: 1 machines" in page.read_text()
+    assert cli.main(["class", str(measured), "-o", str(page), "--mine", "other.json"]) == 2
+
+
+def test_the_doctor_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--for", "workshop"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(("ready", "NOT READY")) and said.count("\n") == 1
