@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import lock, machine
+from sched_labs import judge, lock, machine
 from sched_labs.errors import ParameterError, PlacementError
 from sched_labs.experiments import find
+from sched_labs.experiments.base import Run
 from sched_labs.experiments.slices import turns
 from sched_labs.experiments.ticks import interrupts, period
 from sched_labs.machine import files
-from sched_labs.result import Result
+from sched_labs.result import Result, from_json
 
 CPUS = len(machine.survey().cpus_allowed)
 
@@ -431,3 +433,35 @@ def test_only_the_open_client_sees_the_whole_stall(tmp_path_factory: pytest.Temp
 def test_requests_that_no_run_could_use(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         find("omission.compared")(progress=False, save=False, **wrong)
+
+
+# ---- interrupted ------------------------------------------------------------------------------------------
+
+OURS = ["regimes.sweep", "slices.sweep", "policies.sweep", "policies.hog", "policies.admission",
+        "wakeplace.sweep", "ticks.gaps", "omission.compared"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_an_interrupted_run_keeps_and_shows_what_it_has(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    if name == "policies.admission" and not machine.survey().fact("policy.deadline").value:
+        pytest.skip("this user may have no deadline thread")
+
+    def first_then_stop(self: Run, items: Iterable[Any], *, label: Any) -> Iterator[Any]:
+        items = list(items)
+        yield items[0]
+        if name == "regimes.sweep":  # a single yielding worker waits for nobody: there is nothing to draw yet
+            yield from items[1:3]
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "each", first_then_stop)
+        result = tiny(name, tmp_path_factory)
+    assert any("Stopped early" in flag for flag in result.flags)
+    assert len(result.summary()) >= 1
+    figure = result.plot()
+    assert "<svg" in figure._repr_html_() and figure.caption.endswith(".")
+    for _, verdict in judge(result):
+        assert verdict.reason
+    assert from_json(result.to_json()).summary().shape == result.summary().shape

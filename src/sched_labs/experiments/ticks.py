@@ -48,12 +48,12 @@ def summarise(result: Result) -> pd.DataFrame:
     found = [t for t in known["found"] if t["period_ns"] is not None and t["strength"] >= STRONG]
     period = stats.median_interval([t["period_ns"] for t in found]) if found else (math.nan,) * 3
     phase = _in_phase(data, found)
-    total = known["duration_ns"] * known["trials"]
+    total = known["duration_ns"] * len(known["found"])
     hz = result.machine.get("hz")
     return pd.DataFrame(
         [
             {
-                "trials": known["trials"],
+                "trials": len(known["found"]),
                 "duration_ns": known["duration_ns"],
                 "gaps": len(data),
                 "gap_p50_ns": float(data["gap_ns"].median()),
@@ -121,6 +121,7 @@ def gaps(
     if cpu not in machine.survey().cpus_allowed:
         raise ParameterError(f"cpu {cpu} may not be used by this process.")
     run.parameters |= {"cpu": cpu, "trials": trials, "duration_ns": round(1e9 * duration_s), "found": []}
+    run.parameters |= {"timer_interrupts": None, "device_interrupts": None}
     timer: int | None = 0
     device: int | None = 0
     for trial in run.each(range(trials), label=lambda n: f"trial {n + 1}"):

@@ -21,6 +21,7 @@ from .base import (
     dashed,
     draws,
     each,
+    listed,
     machine_name,
     provenance,
     times_ns,
@@ -67,6 +68,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         handles = []
         for client, role in _COLOURS.items():
             rows = table[table["client"] == client]
+            if rows.empty:  # interrupted before its turn
+                continue
             look: dict[str, Any] = {"color": style.colour(role)}
             ax.plot(_tail(rows), rows["took_ns"], **look)
             handles.append(Line2D([], [], label=f"a client that {_WORDS[client]}", **look))
@@ -103,11 +106,11 @@ def _tail(rows: pd.DataFrame) -> np.ndarray:
 
 
 def _caption(summary: pd.DataFrame) -> str:
-    closed, open_ = (summary[summary["client"] == client].iloc[0] for client in ("closed", "open"))
+    who = {"closed": "the client that waits", "open": "the one that keeps to its schedule"}
+    parts = [f"{axes.time_text(row.p99_ns)} by {who[row.client]}" for row in each(summary)]
     return (
-        f"The same stall of {axes.time_text(open_['stall_ns'])}: 99 % of the requests took at most "
-        f"{axes.time_text(closed['p99_ns'])} by the client that waits, {axes.time_text(open_['p99_ns'])} by "
-        f"the one that keeps to its schedule."
+        f"The same stall of {axes.time_text(summary['stall_ns'].median())}: 99 % of the requests took at "
+        f"most {listed(parts)}."
     )
 
 
