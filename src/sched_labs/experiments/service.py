@@ -266,8 +266,9 @@ def modelled(data: pd.DataFrame, parameters: Mapping[str, Any]) -> pd.DataFrame:
     """The requests of a result under the same quota, computed by `sched_labs.bandwidth` and not measured.
 
     One row per request that the model completed: limit, demand_percent, neighbour, hogs, trial, latency_ns.
-    Only for conditions with a quota, Poisson or even arrivals and an idle neighbour; empty without any.  The
-    model's group has its CPUs for itself, and its periods begin with the run.
+    Only for conditions with a quota, Poisson or even arrivals and an idle neighbour; empty without any.  A
+    request costs what it cost without a limit, system calls included.  The model's group has its CPUs for
+    itself, and its periods begin with the run.
     """
     return pd.concat(
         [
@@ -344,6 +345,10 @@ def _simulated(
     """For each block with a quota and no neighbour: its condition, and its requests put through the model."""
     if "quota_us" not in p or p["arrivals"] == "closed":
         return  # closed: when a request is due depends on when the one before was served
+    free = [b for b in p["blocks"] if b["limit"] == "none" and b["neighbour"] == "idle" and b["completed"]]
+    work_us = (
+        sum(b["cpu_ns"] for b in free) / sum(b["completed"] for b in free) / 1000 if free else p["work_us"]
+    )
     keys = [*COLUMNS, "hogs", "trial"]
     for key, own in data.groupby(keys, sort=False):
         about: dict[str, Any] = dict(zip(keys, key, strict=True))
@@ -360,7 +365,7 @@ def _simulated(
                 burst_us=p["quota_us"] if about["limit"] == "quota + burst" else 0,
                 slice_us=p["slice_us"] or 5000,
                 duration_s=p["duration_s"],
-                work_us=p["work_us"],
+                work_us=work_us,
             ),
         )
 
