@@ -70,7 +70,8 @@ def test_every_instrument_sees_the_same_run(tmp_path: Path) -> None:
     expected |= {"schedstat"} if schedstat.available().ok else set()
     expected |= {"psi"} if files.exists("/proc/pressure/cpu") else set()
     for condition, rows in result.data.groupby("condition"):
-        assert set(rows["instrument"]) == expected | ({"own_clock_slack"} if condition == "idle" else set())
+        more = {"idle": {"own_clock_slack"}, "queue": set(rows["instrument"]) & {"perf"}}
+        assert set(rows["instrument"]) == expected | more.get(str(condition), set())
         assert (rows["wait_ns"] >= 0).all() and (rows["window_ns"] > 0).all()
     summary = result.summary().set_index(["condition", "instrument"])
     assert summary["mean_ns"].isna().to_dict() == {
@@ -82,6 +83,11 @@ def test_every_instrument_sees_the_same_run(tmp_path: Path) -> None:
         assert bpf["p50_ns"] <= bpf["p99_ns"]
         # A thread cannot run late without having waited; what it sees contains what BPF sees.
         assert summary.loc[("idle", "own_clock"), "mean_ns"] > 0
+    if ("queue", "perf") in summary.index:
+        perf = summary.loc[("queue", "perf")]
+        assert perf["waits"] > 0 and perf["mean_ns"] > 0
+    else:
+        assert any("perf sched is missing" in note.text for note in result.notes)
     again = load(result.save(tmp_path / "kept.json"))
     pd.testing.assert_frame_equal(again.summary(), result.summary())
     drawn = result.plot(recorded=result, predictions=[{"value": 10, "unit": "µs"}])

@@ -86,6 +86,18 @@ def test_a_histogram_of_powers_of_two_is_read() -> None:
     assert peers.Peer("runqlat", said).histogram() == {0: 7, 2: 0, 1024: 12}
 
 
+def test_perfs_table_of_delays_is_read() -> None:
+    said = (
+        "  Task   |   Runtime ms  | Switches | Avg delay ms    | Max delay ms    |\n"
+        "  burn:4711      |    193.768 ms |       61 | avg:   7.159 ms | max:  12.925 ms | max start: 2 s |\n"
+        "  kworker/1:3-eve:10170 |      0.020 ms |        1 | avg:   0.000 ms | max:   0.000 ms |\n"
+        "  TOTAL:                |    625.127 ms |      138 |\n"
+    )
+    delays = peers.Peer("perf", latency=said).delays()
+    assert set(delays) == {4711, 10170}
+    assert delays[4711] == (61, pytest.approx(7_159_000), pytest.approx(12_925_000))
+
+
 def test_summary_of_known_trials() -> None:
     rows = [{"observer": "none", "ns_per_switch": 1000.0 + n} for n in range(9)]
     rows += [{"observer": "ours", "ns_per_switch": 1100.0 + n} for n in range(9)]

@@ -1,4 +1,4 @@
-"""Four instruments, one run: what BPF, schedstat, PSI and a thread's own clock say about the same waits.
+"""One run, several instruments: what BPF, schedstat, perf, PSI and a thread's own clock say of its waits.
 
 BPF sees each wait from the moment that the thread is put on a run queue.  Schedstat adds waits up in the
 kernel and costs nothing, but its clock starts late: of a short wait it sees a part.  PSI says how much of the
@@ -23,10 +23,10 @@ from ..probes import runqlat
 from ..probes.waits import bin_edges_ns, quantile_ns
 from ..result import Result
 from ..stats import median_interval
+from . import peers
 from .base import Instrument, Run, experiment
 
 CONDITIONS = ("idle", "hog", "queue")
-INSTRUMENTS = ("bpf", "schedstat", "own_clock", "own_clock_slack", "psi")
 WORKERS = 3  # of the condition `queue`
 PERIOD_US = 1009
 BIN_BITS = 6  # of wakeup.c
@@ -37,7 +37,7 @@ def summarise(result: Result) -> pd.DataFrame:
     """One row per condition and instrument.
 
     condition                        idle, hog, queue
-    instrument                       bpf, schedstat, own_clock, own_clock_slack, psi
+    instrument                       bpf, schedstat, own_clock, own_clock_slack, perf, psi
     waits                            how many it counted in all trials; missing for psi, which counts none
     mean_ns, mean_lo_ns, mean_hi_ns  the mean wait, median of the trials and 95 % interval; missing for psi
     p50_ns, p99_ns                   medians of the trials' quantiles; missing without a histogram
@@ -85,7 +85,8 @@ def compared(run: Run, *, cpu: int | None = None, duration_s: float | None = Non
     Data: one row per trial, condition and instrument: waits, wait_ns (their sum), p50_ns, p99_ns (missing
     without a histogram), window_ns.  own_clock is how late the thread ran after its time with a timer slack
     of 1 ns (in `queue`: the gaps in the workers' clocks), own_clock_slack the same with the slack that
-    programs inherit; psi is what /proc/pressure/cpu calls `some`, of the whole machine.
+    programs inherit; perf (in every third trial of `queue`, for root) is what perf sched latency makes of a
+    recording; psi is what /proc/pressure/cpu calls `some`, of the whole machine.
 
     The result's parameters also hold slack_ns, the timer slack that programs inherit here.
     """
@@ -113,11 +114,14 @@ def compared(run: Run, *, cpu: int | None = None, duration_s: float | None = Non
         for condition in (CONDITIONS if trial % 2 == 0 else reversed(CONDITIONS))
     ]
     for trial, condition in run.each(steps, label=lambda step: step[1]):
-        rows = _trial(run, condition, cpu, duration_s, able.ok)
+        recorded = condition == "queue" and trial % 3 == 0
+        rows = _trial(run, condition, cpu, duration_s, able.ok, recorded)
         run.add([{"trial": trial, "condition": condition, **row} for row in rows])
 
 
-def _trial(run: Run, condition: str, cpu: int, duration_s: float, wanted: bool) -> list[dict[str, Any]]:
+def _trial(
+    run: Run, condition: str, cpu: int, duration_s: float, wanted: bool, recorded: bool
+) -> list[dict[str, Any]]:
     deadline_s = 6 * duration_s + 30
     name, arguments = "burn", ["--workers", str(WORKERS), "--duration-ms", str(round(1000 * duration_s))]
     if condition != "queue":
@@ -137,6 +141,7 @@ def _trial(run: Run, condition: str, cpu: int, duration_s: float, wanted: bool) 
                 probe = stack.enter_context(runqlat.watch([program.pid], deadline_s, interval_s=30))
             except ProbeError as error:
                 run.note("missing", f"BPF is missing: {error.what} {error.remedy}".strip())
+        perf = _perf(run, stack) if recorded else None
         if probe:
             probe.start()
         before, began_ns = _psi_ns(), time.monotonic_ns()
@@ -160,9 +165,38 @@ def _trial(run: Run, condition: str, cpu: int, duration_s: float, wanted: bool) 
             )
         if before is not None and after is not None:
             rows.append(_psi_row(after - before, elapsed_ns))
+    # Only now has perf read its recording.
+    if perf:
+        rows += _from_perf(run, perf, program.tids, window_ns)
     if condition != "queue":
         rows += _with_slack(run, condition, cpu, wakes)
     return rows
+
+
+def _perf(run: Run, stack: contextlib.ExitStack) -> peers.Peer | None:
+    try:
+        return stack.enter_context(peers.running("perf"))
+    except peers.PeerError as error:
+        run.note("missing", f"perf sched is missing: {error}.")
+        return None
+
+
+def _from_perf(run: Run, perf: peers.Peer, tids: Sequence[int], window_ns: int) -> list[dict[str, Any]]:
+    delays = perf.delays()
+    found = [delays[tid] for tid in tids if tid in delays]
+    if not found:
+        run.note("missing", "perf sched is missing: its recording has none of these threads.")
+        return []
+    return [
+        {
+            "instrument": "perf",
+            "waits": sum(switches for switches, _, _ in found),
+            "wait_ns": sum(switches * mean for switches, mean, _ in found),
+            "p50_ns": math.nan,
+            "p99_ns": math.nan,
+            "window_ns": window_ns,
+        }
+    ]
 
 
 def _own(condition: str, records: Sequence[workloads.Record]) -> list[dict[str, Any]]:

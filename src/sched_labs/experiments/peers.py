@@ -33,12 +33,19 @@ class Peer:
     name: str
     said: str = ""
     bytes: int = 0
+    latency: str = ""
     lines: list[str] = field(default_factory=list)
 
     def histogram(self) -> dict[int, int]:
         """{lower edge in us: waits} of runqlat's powers of two: the bin 4 -> 7 is 4."""
         rows = re.findall(r"^\s*(\d+) -> (\d+)\s*:\s*(\d+)", self.said, re.MULTILINE)
         return {int(low): int(count) for low, _, count in rows}
+
+    def delays(self) -> dict[int, tuple[int, float, float]]:
+        """{thread: (switches, mean delay in ns, longest in ns)} as perf sched latency has them."""
+        pattern = r":(\d+)\s*\|[^|]*\|\s*(\d+) \| avg:\s*([\d.]+) ms \| max:\s*([\d.]+) ms"
+        rows = re.findall(pattern, self.latency)
+        return {int(tid): (int(n), float(mean) * 1e6, float(most) * 1e6) for tid, n, mean, most in rows}
 
 
 def command(name: str) -> list[str]:
@@ -87,7 +94,26 @@ def running(name: str, pid: int | None = None) -> Iterator[Peer]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
-            peer.bytes = data.stat().st_size if data.exists() else 0
+            if data.exists():
+                peer.bytes = data.stat().st_size
+                peer.latency = _latency(program, data)
+
+
+def _latency(program: list[str], data: Path) -> str:
+    """What perf makes of its recording, one row per thread; empty where it cannot read it."""
+    try:
+        done = subprocess.run(
+            [*program, "sched", "latency", "-p", "-i", str(data)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=30,
+            env={"PATH": _PATH, "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout
 
 
 def _wait_until_ready(process: subprocess.Popen[str], name: str, peer: Peer) -> None:

@@ -31,6 +31,7 @@ _NAMES = {
     "schedstat": "schedstat",
     "own_clock": "own clock",
     "own_clock_slack": "own clock, with slack",
+    "perf": "perf sched",
     "psi": "PSI",
 }
 _TITLES = {
@@ -45,7 +46,7 @@ def frame(result: Drawable) -> pd.DataFrame:
     """What the figure shows, one row per condition and instrument that counts waits.
 
     - condition: "idle", "hog", "queue"
-    - instrument: "bpf", "schedstat", "own_clock", "own_clock_slack"
+    - instrument: "bpf", "schedstat", "own_clock", "own_clock_slack", "perf"
     - mean_ns, mean_lo_ns, mean_hi_ns: the mean wait, with its 95 % interval where there are several trials
 
     Raises ResultError when no instrument counted a wait.
