@@ -32,7 +32,18 @@ ROOMS = (
     {"kernels"},
     {"gallery"},
     {"claims_kernels"},
-    {"widgets", "controls", "calculators", "doctor", "cleanup", "book", "server", "labs", "classroom"},
+    {
+        "widgets",
+        "controls",
+        "calculators",
+        "explore",
+        "doctor",
+        "cleanup",
+        "book",
+        "server",
+        "labs",
+        "classroom",
+    },
     {"cli", "__main__"},
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

@@ -16,6 +16,7 @@ from .version import __version__
 
 _WHERE = {
     "context_switch": ("sched_labs.experiments.context_switch", None),
+    "crowd": ("sched_labs.experiments.crowd", None),
     "warmup": ("sched_labs.experiments.warmup", None),
     "yielding": ("sched_labs.experiments.yielding", None),
     "bursts": ("sched_labs.experiments.bursts", None),
@@ -51,11 +52,13 @@ _WHERE = {
     "batching": ("sched_labs.experiments.batching", None),
     "herd": ("sched_labs.experiments.herd", None),
     "timers": ("sched_labs.experiments.timers", None),
+    "connections": ("sched_labs.experiments.connections", None),
     "machine": ("sched_labs.machine", None),
     "stats": ("sched_labs.stats", None),
     "bandwidth": ("sched_labs.bandwidth", None),
     "quotas": ("sched_labs.quotas", None),
     "calculators": ("sched_labs.calculators", None),
+    "explore": ("sched_labs.explore", None),
     "figures": ("sched_labs.figures", None),
     "claims": ("sched_labs.claims", None),
     "widgets": ("sched_labs.widgets", None),
