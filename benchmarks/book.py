@@ -1,7 +1,7 @@
 """From a fresh clone to the finished book: how long `make book` takes.  `make bench-book` runs this.
 
-The clone, its virtual environment, its caches (pip's among them) and the reader's data are new; the system packages
-are those that are there, so a bare machine takes as much longer as apt needs.
+The clone, its virtual environment, its caches (pip's among them) and the reader's data are new; the system
+packages are those that are there, so a bare machine takes as much longer as apt needs.
 """
 
 from __future__ import annotations

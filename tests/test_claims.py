@@ -179,6 +179,13 @@ def script(
     }
 
 
+def crowd(threads: int, cost: float, half: float = 50) -> dict[str, Any]:
+    """One crowd: a switch takes cost +- half ns."""
+    low, high = cost - half, cost + half
+    names = ("threads", "switch_ns", "switch_lo_ns", "switch_hi_ns", "floor_ns")
+    return dict(zip(names, (threads, cost, low, high, 20.0), strict=True))
+
+
 CASES: list[Case] = [
     # claim, outcome, rows of the constructed summary, what the reason must say
     ("000-007", HOLDS, [cell()], "2 µs a switch, interval 1.9 µs to 2.1 µs"),
@@ -315,6 +322,14 @@ CASES: list[Case] = [
     ("000-058", HOLDS, [script(place="unpinned", speedup=1.9)], "1.90 times the steps of one"),
     ("000-058", UNKNOWN, [script(place="unpinned", speedup=1.5)], "spans 1.5"),
     ("000-058", UNKNOWN, [script()], "without its pin"),
+    ("000-015", HOLDS, [crowd(2, 1000), crowd(512, 1500)], "1 µs with 2 ready threads (interval 950 ns to"),
+    ("000-015", FAILS, [crowd(2, 1000), crowd(512, 800)], "800 ns with 512 (750 ns to 850 ns)"),
+    ("000-015", UNKNOWN, [crowd(2, 1000), crowd(512, 1110)], "of the noise"),
+    ("000-015", UNKNOWN, [crowd(2, 1000), crowd(8, 1500)], "Two crowds are needed"),
+    ("crowd", FAILS, [crowd(2, 1000), crowd(512, 1500)], "1.5 µs with 512"),
+    ("crowd", HOLDS, [crowd(2, 1000), crowd(512, 256_000)], "256 µs with 512"),
+    ("crowd", UNKNOWN, [crowd(2, 1000), crowd(512, 128_000)], "half the proportion"),
+    ("crowd", UNKNOWN, [crowd(2, 1000)], "Two crowds are needed"),
     ("000-005", UNKNOWN, [point(4 * KIB, 400, half=399), point(MIB, 29300, half=29000)], "factor of two"),
     ("000-008", UNKNOWN, [point(MIB, 11000, half=10900)], "noise hides"),
     ("000-028", UNKNOWN, [point(64 * KIB, 1000, kernel=np.nan)], "touches nothing"),

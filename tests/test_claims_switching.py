@@ -258,7 +258,32 @@ WAKING_CASES: list[Case] = [
     ("aligned", UNKNOWN, [timer("own"), timer("one")], "overlap"),
 ]  # fmt: skip
 
-CASES = [*LOCK_CASES, *PROCESS_CASES, *HOP_CASES, *THREAD_CASES, *WAKING_CASES]
+
+def server(by: str, switches: float, cpu: float = 5000, *, rate: int = 2000, half: float = 0.1) -> Row:
+    row: Row = {"by": by, "connections": 100, "rate_per_s": rate, "requests_per_wait": 1 / switches}
+    for stem, value in (("switches{}_per_request", switches), ("cpu_ns{}_per_request", cpu)):
+        for part, number in zip(("", "_lo", "_hi"), around(value, half), strict=True):
+            row[stem.format(part)] = number
+    return row
+
+
+BUSY = server("loop", 0.2, rate=50_000)
+CONNECTION_CASES: list[Case] = [
+    ("000-089", HOLDS, [server("loop", 0.01)], "At most 0.01 switches a request (100 connections, 2,000"),
+    ("000-089", FAILS, [server("loop", 1), BUSY], "At most 1.00 switches a request"),
+    ("000-089", UNKNOWN, [BUSY], "At most 0.20"),
+    ("000-089", UNKNOWN, [server("threads", 2)], "did not measure the event loop"),
+    ("000-084", HOLDS, [server("loop", 1)], "1.00 switches a request and 1.0 requests for each"),
+    ("000-084", FAILS, [server("loop", 1), BUSY], "5.0 requests for each epoll_wait() at 100 connections"),
+    ("000-084", UNKNOWN, [server("loop", 0.7)], "0.70 switches"),
+    ("000-084", UNKNOWN, [server("threads", 2)], "did not measure the event loop"),
+    ("loop", HOLDS, [server("loop", 1), server("threads", 2, 9000)], "5 µs and 9 µs at 100 connections"),
+    ("loop", FAILS, [server("loop", 1, 9000), server("threads", 2)], "9 µs and 5 µs"),
+    ("loop", UNKNOWN, [server("loop", 1), server("threads", 2)], "overlap"),
+    ("loop", UNKNOWN, [BUSY, server("threads", 2)], "no point both ways"),
+]  # fmt: skip
+
+CASES = [*LOCK_CASES, *PROCESS_CASES, *HOP_CASES, *THREAD_CASES, *WAKING_CASES, *CONNECTION_CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)])

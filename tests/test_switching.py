@@ -17,12 +17,22 @@ from test_experiments import documented_columns, gone
 from sched_labs import experiments, figures, lock, switches, workloads
 from sched_labs.claims import judge
 from sched_labs.errors import ParameterError, ProbeError, WorkloadError
-from sched_labs.experiments import batching, classify, convoy, herd, hops, languages, threads, timers
+from sched_labs.experiments import (
+    batching,
+    classify,
+    connections,
+    convoy,
+    herd,
+    hops,
+    languages,
+    threads,
+    timers,
+)
 from sched_labs.result import Result, from_json
 
 KINDS = ["convoy.locks", "classify.processes", "hops.compared"]
 KINDS += ["threads.memory", "threads.touch", "threads.creation"]
-KINDS += ["batching.sweep", "herd.wakeups", "timers.aligned"]
+KINDS += ["batching.sweep", "herd.wakeups", "timers.aligned", "connections.sweep"]
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +341,7 @@ def test_no_more_threads_than_limits_and_memory_allow(
     place.mkdir()
     place.chmod(0o1777)
     monkeypatch.setattr(lock, "_PLACES", (place,))
-    monkeypatch.setattr(threads, "_most_threads", lambda: 7)
+    monkeypatch.setattr(threads, "most_threads", lambda: 7)
     run = threads.memory(profile="tiny", trials=1, threads=50, save=False, progress=False)
     assert run.parameters["threads"] == 7 and run.data.threads.max() == 7
     assert any(note.level == "missing" and "50 threads were asked for; 7" in note.text for note in run.notes)
@@ -341,7 +351,7 @@ def test_limits_are_read_and_the_tightest_comes_first() -> None:
     table = threads.limits()
     assert len(table) >= 4 and table.threads.is_monotonic_increasing
     assert any(name.startswith("pid_max") for name in table.limit)
-    assert threads._most_threads() <= 0.25 * table.threads[table.limit.str.startswith("memory")].iloc[0]
+    assert threads.most_threads() <= 0.25 * table.threads[table.limit.str.startswith("memory")].iloc[0]
 
 
 def test_a_limit_that_is_hit_is_reported_and_nothing_breaks() -> None:
@@ -410,7 +420,7 @@ def test_events_of_a_batch_wait_for_its_last_one(tiny: Callable[[str], Result]) 
 def test_every_event_is_taken_once_and_one_for_all_wakes_more(tiny: Callable[[str], Result]) -> None:
     run = tiny("herd.wakeups")
     assert (run.data.events == run.parameters["events"]).all()
-    assert (run.data.wakes - run.data.empty == run.data.events).all()
+    assert (run.data.wakes - run.data.empty_returns == run.data.events).all()
     table = run.summary().set_index("by")
     assert list(table.threads) == [8, 8, 8]
     assert table.switches_per_event["shared"] > table.switches_per_event["own"]
@@ -438,3 +448,42 @@ def test_impossible_streams_are_refused() -> None:
     ):
         with pytest.raises(ParameterError):
             call(profile="tiny", save=False, progress=False, **wrong)
+
+
+# ---- connections ----
+
+
+def test_every_request_is_served_and_answered(tiny: Callable[[str], Result]) -> None:
+    run = tiny("connections.sweep")
+    assert (run.data.requests == run.data.sent).all() and (run.data.answered == run.data.sent).all()
+    expected = run.data.rate_per_s * run.parameters["duration_ms"] // 1000
+    assert (run.data.sent == expected).all()
+    assert (run.data.p50_ns <= run.data.p99_ns).all() and (run.data.p99_ns <= run.data.max_ns).all()
+    assert (run.data.p50_ns > 0).all() and (run.data.elapsed_ns > 0).all()
+
+
+def test_each_server_is_measured_at_each_point(tiny: Callable[[str], Result]) -> None:
+    run = tiny("connections.sweep")
+    cells = run.data.groupby(["by", "connections", "rate_per_s"]).size()
+    assert len(cells) == 2 * 2 * 2 and (cells == run.parameters["trials"]).all()
+    table = run.summary()
+    assert (table.answered_share == 1).all()
+    assert table[table["by"] == "loop"].requests_per_wait.notna().all()
+    assert table[table["by"] == "threads"].requests_per_wait.isna().all()
+
+
+def test_no_more_connections_than_limits_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (place,))
+    monkeypatch.setattr(connections, "most_threads", lambda: 9)
+    run = connections.sweep(profile="tiny", connections=[5, 50], trials=1, save=False, progress=False)
+    assert sorted(run.data.connections.unique()) == [5, 9]
+    assert any("More than 9 connections" in note.text for note in run.notes)
+
+
+def test_impossible_connections_are_refused() -> None:
+    for wrong in ({"connections": []}, {"connections": [10**6]}, {"rates_per_s": [1]}, {"trials": 0}):
+        with pytest.raises(ParameterError):
+            connections.sweep(profile="tiny", save=False, progress=False, **wrong)

@@ -41,6 +41,7 @@ TINY = {
     "batching": ["--events", "20", "--trials", "1"],
     "herd": ["--events", "5", "--trials", "1"],
     "timers": ["--periods", "2", "--trials", "1"],
+    "connections": ["--connections", "3", "--duration-ms", "10"],
     "mystery": ["--duration-ms", "30"],
     "hogpair": ["--duration-ms", "20"],
     "periodic": ["--hogs", "1", "--wakes", "5", "--period-us", "1000"],

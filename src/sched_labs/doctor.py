@@ -71,8 +71,8 @@ class Doctor:
         if not facts["cgroup.can_make"]:
             missing.append("a group with a CPU quota")
         steal = facts["host.steal_percent"]
-        if steal and float(steal) > 5:
-            missing.append(f"a quiet host ({float(steal):.0f} % steal)")
+        if isinstance(steal, float) and steal > 5:
+            missing.append(f"a quiet host ({steal:.0f} % steal)")
         about = f"Linux {facts['kernel.release']}, {len(self.machine.cpus_allowed)} CPUs"
         if "the workloads" in " ".join(missing):
             return f"NOT READY  {about}; missing: {'; '.join(missing)}"

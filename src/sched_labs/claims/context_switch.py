@@ -157,6 +157,44 @@ def _fifo_until_it_blocks(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"Neither clearly many nor clearly none: {reason}")
 
 
+def _crowds(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """The smallest crowd and the largest."""
+    found = table.sort_values("threads")
+    if len(found) < 2 or found.iloc[-1].threads < 8 * found.iloc[0].threads:
+        raise CannotTell("Two crowds are needed, one eight times as large as the other.")
+    return found.iloc[0], found.iloc[-1]
+
+
+def _crowd_reason(few: pd.Series, many: pd.Series) -> str:
+    return (
+        f"{ns(few.switch_ns)} with {few.threads:.0f} ready threads (interval {ns(few.switch_lo_ns)} to "
+        f"{ns(few.switch_hi_ns)}), {ns(many.switch_ns)} with {many.threads:.0f} ({ns(many.switch_lo_ns)} to "
+        f"{ns(many.switch_hi_ns)})."
+    )
+
+
+def _dearer_in_a_crowd(table: pd.DataFrame) -> Verdict:
+    few, many = _crowds(table)
+    reason = _crowd_reason(few, many)
+    if many.switch_lo_ns > few.switch_hi_ns + few.floor_ns:
+        return Verdict(HOLDS, reason)
+    if many.switch_hi_ns < few.switch_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals do not stand clear of each other and of the noise: {reason}")
+
+
+def _dearer_in_proportion(table: pd.DataFrame) -> Verdict:
+    few, many = _crowds(table)
+    reason = _crowd_reason(few, many)
+    # "In proportion" is taken as at least half of it.
+    half = 0.5 * many.threads / few.threads
+    if many.switch_lo_ns >= half * few.switch_hi_ns:
+        return Verdict(HOLDS, reason)
+    if many.switch_hi_ns < half * few.switch_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span half the proportion: {reason}")
+
+
 CLAIMS = [
     Claim("000-007", "A switch costs between 1 and 5 µs directly.", WEB_COURSE, "context_switch.matrix",
           _direct_1_to_5_us),
@@ -180,4 +218,8 @@ CLAIMS = [
     Claim("fifo-yield", "A SCHED_FIFO thread keeps its CPU until it blocks or a higher priority arrives.",
           "a web course on scheduler latency (002), no reference given", "yielding.semantics",
           _fifo_until_it_blocks),
+    Claim("000-015", "A switch takes longer the more threads are ready to run.", WEB_COURSE, "crowd.switch",
+          _dearer_in_a_crowd),
+    Claim("crowd", "With a hundred times as many ready threads a switch takes a hundred times as long.",
+          "true of schedulers that walk a list of all threads", "crowd.switch", _dearer_in_proportion),
 ]  # fmt: skip

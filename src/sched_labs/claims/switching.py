@@ -432,6 +432,61 @@ def _together_is_cheaper(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals overlap. {reason}")
 
 
+# ---- connections ----
+
+
+def _at(row: pd.Series) -> str:
+    return f"{int(row.connections):,} connections, {int(row.rate_per_s):,} requests/s"
+
+
+def _loop_pays_nothing(table: pd.DataFrame) -> Verdict:
+    loop = table[table["by"] == "loop"]
+    if loop.empty:
+        raise CannotTell("This run did not measure the event loop.")
+    most = loop.sort_values("switches_per_request").iloc[-1]
+    reason = f"At most {most.switches_per_request:.2f} switches a request ({_at(most)})."
+    if (loop.switches_lo_per_request > 0.5).any():
+        return Verdict(FAILS, reason)
+    if (loop.switches_hi_per_request < FEW).all():
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
+    loop = table[table["by"] == "loop"]
+    if loop.empty:
+        raise CannotTell("This run did not measure the event loop.")
+    least = loop.sort_values("switches_per_request").iloc[0]
+    reason = (
+        f"{least.switches_per_request:.2f} switches a request and {least.requests_per_wait:.1f} requests for "
+        f"each epoll_wait() at {_at(least)}."
+    )
+    if least.switches_hi_per_request < 0.5:
+        return Verdict(FAILS, reason)
+    if (loop.switches_lo_per_request >= 0.8).all():
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _loop_is_cheaper(table: pd.DataFrame) -> Verdict:
+    pairs = table[table["by"] == "loop"].merge(
+        table[table["by"] == "threads"], on=["connections", "rate_per_s"], suffixes=("_loop", "_threads")
+    )
+    if pairs.empty:
+        raise CannotTell("This run measured no point both ways.")
+    pairs = pairs.sort_values("cpu_ns_per_request_loop")
+    said = "; ".join(
+        f"{ns(one.cpu_ns_per_request_loop)} and {ns(one.cpu_ns_per_request_threads)} at {_at(one)}"
+        for _, one in pairs.iloc[[0, -1]].iterrows()
+    )
+    reason = f"CPU time a request, loop and threads: {said}."
+    if (pairs.cpu_ns_hi_per_request_loop < pairs.cpu_ns_lo_per_request_threads).all():
+        return Verdict(HOLDS, reason)
+    if (pairs.cpu_ns_lo_per_request_loop > pairs.cpu_ns_hi_per_request_threads).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap somewhere. {reason}")
+
+
 LOCKS = "convoy.locks"
 HOPS = "hops.compared"
 PROCESSES = "classify.processes"
@@ -490,4 +545,9 @@ CLAIMS = [
           _wake_at_the_tick),
     Claim("aligned", "One timer for all jobs costs less CPU time than a timer for each.",
           "advice in many places", "timers.aligned", _together_is_cheaper),
+    Claim("000-089", "An event loop pays no switches.", WEB_COURSE, "connections.sweep", _loop_pays_nothing),
+    Claim("000-084", "The kernel wakes an event loop once for every message.", WEB_COURSE,
+          "connections.sweep", _one_wake_a_message),
+    Claim("loop", "An event loop needs less CPU time for a request than a thread for each connection.",
+          "advice in many places", "connections.sweep", _loop_is_cheaper),
 ]  # fmt: skip

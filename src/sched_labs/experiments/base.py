@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -27,7 +28,7 @@ from .. import lock, machine
 from ..errors import ParameterError, ResultError, SchedLabError
 from ..progress import Progress, on_page
 from ..result import Note, Result
-from ..store import now
+from ..store import now, write_text
 from .surroundings import Surroundings
 
 PROFILES = ("tiny", "quick", "full")
@@ -48,9 +49,10 @@ class Instrument:
 
 
 class Draft:
-    """The figure of what is measured so far, for a page of the book that runs the experiment.
+    """The figure of what is measured so far, for whoever watches: a page of the book, or a demonstration.
 
-    It is drawn between two measurements, never during one, and at most every `EVERY_S` seconds.
+    It is drawn between two measurements (or beside one, see Run.preview), at most every `EVERY_S` seconds.  A
+    demonstration names the file that it wants the figure in, as HTML (SCHED_LABS_DRAFT).
     """
 
     EVERY_S = 1.5
@@ -58,14 +60,13 @@ class Draft:
     def __init__(self, kind: str, about: dict[str, Any], given: dict[str, Any]) -> None:
         self.kind, self.about, self.given = kind, about, given
         self.shown: Any = None
+        self.file = os.environ.get("SCHED_LABS_DRAFT", "")
         self.due = time.monotonic() + self.EVERY_S
 
     def show(self, rows: list[pd.DataFrame], parameters: dict[str, Any]) -> None:
         """Draw it again, if it is time."""
         if not rows or time.monotonic() < self.due:
             return
-        from IPython.display import display
-
         data = pd.concat(rows, ignore_index=True)
         try:
             figure = Result(
@@ -74,11 +75,18 @@ class Draft:
         except Exception:  # too little to draw yet: what is missing differs by experiment, and more is coming
             pass
         else:
-            if self.shown:
-                self.shown.update(figure)
-            else:
-                self.shown = display(figure, display_id=True)
+            self._put(figure)
         self.due = time.monotonic() + self.EVERY_S
+
+    def _put(self, figure: Any) -> None:
+        if self.file:
+            write_text(Path(self.file), figure._repr_html_())
+        elif self.shown:
+            self.shown.update(figure)
+        else:
+            from IPython.display import display
+
+            self.shown = display(figure, display_id=True)
 
     def end(self) -> None:
         """Take it away: the finished figure is the cell's own."""
@@ -107,6 +115,21 @@ class Run:
     def add(self, rows: pd.DataFrame | Sequence[dict[str, Any]]) -> None:
         """Keep observations.  What was added stays in the result even if the run is interrupted."""
         self.rows.append(rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows))
+
+    def preview(self, rows: pd.DataFrame, busy_cpus: Sequence[int]) -> None:
+        """Show these rows to whoever watches, without keeping them: a run that is one long measurement.
+
+        It is drawn meanwhile, and so on another CPU than those that are measured; where there is none, not.
+        """
+        if not self.draft:
+            return
+        before = os.sched_getaffinity(0)
+        if free := before - set(busy_cpus):
+            os.sched_setaffinity(0, free)
+            try:
+                self.draft.show([*self.rows, rows], self.parameters)
+            finally:
+                os.sched_setaffinity(0, before)
 
     def note(self, level: str, text: str) -> None:
         """Say once what was missing, substituted or doubtful."""
@@ -205,7 +228,7 @@ class Experiment:
         run = Run(self.name, profile, progress)
         survey = machine.survey()
         given = {name: p.default for name, p in self.parameters.items()} | parameters
-        if progress and on_page():
+        if progress and (on_page() or os.environ.get("SCHED_LABS_DRAFT")):
             run.draft = Draft(self.name, survey.provenance(), {"profile": profile, **given})
         bar = Progress(self.name, 1, show=progress)
 

@@ -33,7 +33,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "threads": int(part.threads.iloc[0]),
                 **spread("switches", "per_event", switches),
                 **spread("returns", "per_event", part.wakes / part.events),
-                "empty_per_event": float((part.empty / part.events).median()),
+                "empty_per_event": float((part.empty_returns / part.events).median()),
                 **spread("cpu_ns", "per_event", part.cpu_ns / part.events),
                 "trials": len(part),
             }
@@ -52,7 +52,7 @@ def wakeups(
     *,
     threads: int = 8,
     events: int | None = None,
-    period_us: int = 1000,
+    period_us: int = 600,
     trials: int | None = None,
 ) -> None:
     """Let threads wait for events, each with its own epoll instance, and send one event after the other.
@@ -62,8 +62,8 @@ def wakeups(
     period_us  from one event to the next: long enough for everybody to sleep again
     trials     the order of the three ways turns round from trial to trial
 
-    Data: one row per trial and way: by, threads, events, wakes (epoll_wait() returned), empty (and there was
-    nothing to read), voluntary_switches, involuntary_switches and cpu_ns of all threads.
+    Data: one row per trial and way: by, threads, events, wakes (epoll_wait() returned), empty_returns (and
+    there was nothing to read), voluntary_switches, involuntary_switches and cpu_ns of all threads.
     """
     events = run.choose(tiny=30, quick=200, full=2000) if events is None else events
     trials = run.choose(tiny=2, quick=5, full=15) if trials is None else trials
@@ -89,7 +89,7 @@ def wakeups(
                             "threads": row["threads"],
                             "events": row["events"],
                             "wakes": row["wakes"],
-                            "empty": row["empty"],
+                            "empty_returns": row["empty"],
                             "voluntary_switches": row["voluntary"],
                             "involuntary_switches": row["involuntary"],
                             "cpu_ns": row["cpu_ns"],

@@ -75,7 +75,7 @@ def compared(run: Run, *, trials: int | None = None, hops: int | None = None) ->
     involuntary_switches (of the whole process; of both sides for futex and pipe).
     """
     trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials
-    hops = run.choose(tiny=20_000, quick=1_000_000, full=10_000_000) if hops is None else hops
+    hops = run.choose(tiny=20_000, quick=500_000, full=10_000_000) if hops is None else hops
     if trials < 1 or not 1000 <= hops <= 1_000_000_000:
         raise ParameterError(
             f"{trials} trials of {hops} hops cannot be measured.",

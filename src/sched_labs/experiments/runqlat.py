@@ -127,7 +127,7 @@ def histogram(
         burn.go()
         interrupted = None
         try:
-            _pass_time(run, workers, duration_s, probe)
+            _pass_time(run, workers, cpus, duration_s, probe)
         except KeyboardInterrupt as stop:
             interrupted = stop
             os.kill(burn.pid, signal.SIGINT)  # ends the workers, which then report what they saw
@@ -182,7 +182,9 @@ def _probe(run: Run, pid: int, duration_s: float, stack: contextlib.ExitStack) -
     return None
 
 
-def _pass_time(run: Run, workers: int, duration_s: float, probe: runqlat.Watch | None) -> None:
+def _pass_time(
+    run: Run, workers: int, cpus: Sequence[int], duration_s: float, probe: runqlat.Watch | None
+) -> None:
     """Until the workers are about to end, with progress; the probe's snapshots are taken as they come."""
     end = time.monotonic() + duration_s
     steps = max(1, round(duration_s / TICK_S))
@@ -190,7 +192,8 @@ def _pass_time(run: Run, workers: int, duration_s: float, probe: runqlat.Watch |
         range(steps), label=lambda n: f"{workers} workers, {min(n * TICK_S, duration_s):.1f} s"
     ):
         if probe:
-            next(iter(probe), None)
+            if seen := next(iter(probe), None):
+                run.preview(seen.data.assign(instrument="bpf")[list(COLUMNS)], cpus)
         else:
             time.sleep(max(0.0, end - time.monotonic()) / (steps - step))
 

@@ -89,7 +89,7 @@ def _available_bytes() -> int | None:
     return min((value for value in known if isinstance(value, int)), default=None)
 
 
-def _most_threads() -> int:
+def most_threads() -> int:
     """How many threads may be started without coming near a limit, and within a quarter of the memory."""
     table = limits()
     shares = np.where(table.limit.str.startswith("memory"), SHARE_OF_MEMORY, 0.8)
@@ -163,13 +163,13 @@ def memory(
     each as a change from before; cpu_share while the threads slept.
     """
     threads = run.choose(tiny=50, quick=2000, full=10_000) if threads is None else threads
-    trials = run.choose(tiny=2, quick=5, full=9) if trials is None else trials
+    trials = run.choose(tiny=2, quick=4, full=9) if trials is None else trials
     if not 1 <= threads <= MOST_THREADS or trials < 1 or not stacks_bytes or min(stacks_bytes) < 16 * KIB:
         raise ParameterError(
             f"{threads} threads with stacks of {list(stacks_bytes)} bytes cannot be measured.",
             f"Give 1 to {MOST_THREADS:,} threads and stacks of at least 16 KiB.",
         )
-    most = _most_threads()
+    most = most_threads()
     if threads > most:
         tightest = limits().limit.iloc[0]
         run.note(

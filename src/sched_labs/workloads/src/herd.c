@@ -97,9 +97,10 @@ static void play(long trial, int by)
         if (write(by == 2 ? own[i % plan.threads] : shared, &one, sizeof one) != sizeof one)
             lab_fail("write");
     }
-    for (int i = 0; i < 100 && taken < plan.events; i++)
-        usleep(1000);
     usleep(2000);
+    /* Until every event is taken and everybody who woke up has read: a thread may have lost its CPU in between. */
+    for (int i = 0; i < 100 && (taken < plan.events || wakes != taken + empty); i++)
+        usleep(1000);
     long woken = wakes, nothing = empty, events = taken;
     over = true;
     pthread_barrier_wait(&gate);

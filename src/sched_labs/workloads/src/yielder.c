@@ -1,7 +1,9 @@
-/* yielder.c - what does sched_yield() do?  Two threads yield, one after the other and then both at once.
+/* yielder.c - what does sched_yield() do?  One thread yields by itself, and then all threads at once.
  *
- *     alone     thread 0 yields while thread 1 sleeps: there is nobody to yield to
- *     together  both yield, as often each: on one CPU every call may hand it to the other
+ *     alone     thread 0 yields while the others sleep: there is nobody to yield to
+ *     together  all yield, as often each: on one CPU every call may hand it to another
+ *
+ * There are two threads, or as many as --threads says: a crowd that is always ready to run.
  *
  * Each thread's switches are counted twice: by getrusage(RUSAGE_THREAD), and by the two lines of its status
  * file that tools such as pidstat read.  Reading that file is outside what is timed and counted the first way,
@@ -13,18 +15,18 @@
 
 #include <getopt.h>
 
-enum { YIELDERS = 2 };
+enum { MOST_YIELDERS = 1024 };
 
 static struct {
     int policy;
-    long yields, trials;
-} plan = {SCHED_OTHER, 1000, 5};
+    long threads, yields, trials;
+} plan = {SCHED_OTHER, 2, 1000, 5};
 
 static struct yielder {
     pid_t tid;
     int64_t elapsed_ns, migrations, status_voluntary, status_involuntary;
     struct lab_tally counted;
-} yielders[YIELDERS];
+} yielders[MOST_YIELDERS];
 
 static pthread_barrier_t placed, gate;
 
@@ -102,7 +104,7 @@ static void *be_yielder(void *argument)
         yield_often(me);
         pthread_barrier_wait(&gate);
         if (me == yielders)
-            for (int i = 0; i < YIELDERS; i++)
+            for (int i = 0; i < plan.threads; i++)
                 report(trial, "together", i);
         pthread_barrier_wait(&gate);
     }
@@ -112,9 +114,9 @@ static void *be_yielder(void *argument)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"policy", required_argument, 0, 'p'}, {"yields", required_argument, 0, 'y'},
-        {"trials", required_argument, 0, 't'}, {"deadline", required_argument, 0, 'd'},
-        {0, 0, 0, 0},
+        {"policy", required_argument, 0, 'p'}, {"threads", required_argument, 0, 'n'},
+        {"yields", required_argument, 0, 'y'}, {"trials", required_argument, 0, 't'},
+        {"deadline", required_argument, 0, 'd'}, {0, 0, 0, 0},
     };
     unsigned deadline_s = 60;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -129,6 +131,7 @@ int main(int argc, char **argv)
             else
                 lab_fail("--policy takes other, batch or fifo, not '%s'", optarg);
             break;
+        case 'n': plan.threads = lab_number("--threads", optarg, 2, MOST_YIELDERS); break;
         /* The most that a real-time run may do: some seconds at the very worst. */
         case 'y': plan.yields = lab_number("--yields", optarg, 1, 1000000); break;
         case 't': plan.trials = lab_number("--trials", optarg, 1, 1000); break;
@@ -137,18 +140,20 @@ int main(int argc, char **argv)
         }
     }
     lab_begin(deadline_s);
-    pthread_barrier_init(&placed, NULL, YIELDERS + 1);
-    pthread_barrier_init(&gate, NULL, YIELDERS);
-    pthread_t threads[YIELDERS];
-    for (int i = 0; i < YIELDERS; i++) {
+    pthread_barrier_init(&placed, NULL, (unsigned)plan.threads + 1);
+    pthread_barrier_init(&gate, NULL, (unsigned)plan.threads);
+    static pthread_t threads[MOST_YIELDERS];
+    static pid_t tids[MOST_YIELDERS];
+    for (int i = 0; i < plan.threads; i++) {
         if (pthread_create(&threads[i], NULL, be_yielder, &yielders[i]))
             lab_fail("cannot start a thread");
         while (!*(volatile pid_t *)&yielders[i].tid)
             sched_yield();
+        tids[i] = yielders[i].tid;
     }
-    lab_barrier((pid_t[]){yielders[0].tid, yielders[1].tid}, YIELDERS);
+    lab_barrier(tids, (int)plan.threads);
     pthread_barrier_wait(&placed);
-    for (int i = 0; i < YIELDERS; i++)
+    for (int i = 0; i < plan.threads; i++)
         pthread_join(threads[i], NULL);
     return lab_done();
 }

@@ -1,0 +1,104 @@
+"""Crowds that yield on one CPU: the summary of made-up crowds, and a live one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from sched_labs import figures, lock, workloads
+from sched_labs.errors import ParameterError, SchedLabError, WorkloadError
+from sched_labs.experiments import crowd, find
+from sched_labs.result import Result
+
+
+@pytest.fixture(autouse=True)
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
+
+
+def made(*crowds: tuple[int, float], switches: int = 1000) -> Result:
+    """Five trials of 1,000 calls for each (threads, ns per switch)."""
+    rows = [
+        {"threads": n, "trial": trial, "yields": 1000, "switches": switches, "elapsed_ns": ns * switches}
+        for trial in range(5)
+        for n, ns in crowds
+    ]
+    return Result("crowd.switch", pd.DataFrame(rows), {}, {})
+
+
+def test_the_time_is_divided_by_the_switches_counted() -> None:
+    table = made((512, 1500.0), (2, 1000.0), switches=500).summary()
+    assert table.threads.tolist() == [2, 512]
+    assert table.switch_ns.tolist() == table.switch_lo_ns.tolist() == [1000.0, 1500.0]
+    assert table.switches_per_yield.tolist() == [0.5, 0.5] and table.trials.tolist() == [5, 5]
+
+
+def test_without_a_switch_there_is_nothing_to_divide_by() -> None:
+    result = made((2, 1000.0), switches=0)
+    assert result.summary().empty
+    with pytest.raises(SchedLabError, match="nothing was measured"):
+        figures.draw(result)
+
+
+def test_the_figure_compares_the_smallest_crowd_with_the_largest() -> None:
+    result = made((2, 1000.0), (512, 1500.0))
+    figure = figures.draw(result, recorded=result, predictions=[{"value": 3, "unit": "µs"}])
+    assert figure.caption == (
+        "With 2 ready threads a switch takes 1 µs, with 512 1.5 µs: 1.5 times as long for 256 times as many."
+    )
+    assert "512 threads 1.5 µs" in figure.alt and "3 µs" in figure.alt
+
+
+def test_a_live_crowd_switches_with_nearly_every_call() -> None:
+    result = crowd.switch(profile="tiny", save=False, progress=False)
+    table, given = result.summary(), result.parameters
+    assert table.threads.tolist() == given["threads"] and set(table.trials) == {given["trials"]}
+    assert (table.switches_per_yield > 0.5).all()
+    assert (table.switch_lo_ns > 0).all() and (table.switch_ns <= table.switch_hi_ns).all()
+    assert (result.data.yields >= crowd.FEWEST_YIELDS * result.data.threads).all()
+    assert result.plot().caption.endswith(".")
+
+
+def test_a_crowd_that_may_not_be_started_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = workloads.start
+
+    def refusing(name: str, arguments: list[str], **options: Any) -> workloads.Workload:
+        if "16" in arguments:
+            raise WorkloadError("The workload yielder ended with status 1: cannot start a thread: try again.")
+        return start(name, arguments, **options)
+
+    monkeypatch.setattr(workloads, "start", refusing)
+    result = crowd.switch(profile="tiny", save=False, progress=False)
+    assert set(result.data.threads) == {2}
+    assert [note.level for note in result.notes if "16 threads" in note.text] == ["missing"]
+
+
+def test_another_failure_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*arguments: Any, **options: Any) -> None:
+        raise WorkloadError("The workload yielder was ended by SIGSEGV.")
+
+    monkeypatch.setattr(workloads, "start", failing)
+    with pytest.raises(WorkloadError, match="SIGSEGV"):
+        crowd.switch(profile="tiny", save=False, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"threads": []}, "threads"),
+        ({"threads": [1]}, "from 2 to 1,024"),
+        ({"threads": [5000]}, "from 2 to 1,024"),
+        ({"trials": 0}, "trials start at 1"),
+        ({"yields": 0}, "between 1 and 1,000,000"),
+    ],
+)
+def test_bad_parameters_are_named_before_anything_runs(
+    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
+    with pytest.raises(ParameterError, match=said):
+        find("crowd")(progress=False, save=False, **parameters)
