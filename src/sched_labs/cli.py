@@ -102,6 +102,14 @@ def _parser() -> argparse.ArgumentParser:
     board.add_argument("--mine", metavar="NAME", help="the card in the folder that is lit up")
     board.set_defaults(handler=_class)
 
+    demo = commands.add_parser("demo", help="an experiment for a projector, driven by single keys")
+    demo.add_argument("experiment", help="such as runqlat.histogram")
+    demo.add_argument(
+        "--class", dest="cards", type=Path, metavar="FOLDER", help="the room's cards, to show too"
+    )
+    demo.add_argument("--port", type=int, default=0, help="on 127.0.0.1 (default: a free one)")
+    demo.set_defaults(handler=_demo)
+
     collect = commands.add_parser("collect", help="take cards over the room's network (for instructors)")
     collect.add_argument("folder", type=Path)
     collect.add_argument("--address", default="0.0.0.0", help="listen here (default: everywhere)")
@@ -216,6 +224,12 @@ def _class(options: argparse.Namespace) -> None:
         raise ParameterError(f"There is no card {options.mine} in {options.folder}.", "Name a file of it.")
     write_text(options.output, board.page(cards, refused, options.mine))
     print(f"{len(cards)} machines: {options.output}")
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from .classroom import demo
+
+    demo.serve(options.experiment, port=options.port, cards=options.cards)
 
 
 def _collect(options: argparse.Namespace) -> None:

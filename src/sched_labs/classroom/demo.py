@@ -1,0 +1,218 @@
+"""One experiment for a whole room: a full window with the figure as it grows, driven by single keys.
+
+A small server on 127.0.0.1 shows one page and takes six commands, under an address that nobody can guess.
+The experiment itself runs in a process of its own (`sched-labs run`), which a key can stop at any moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from .. import experiments, result
+from ..errors import SchedLabError
+from . import board
+
+PAGE = Path(__file__).with_name("demo.html")
+# What "next" goes through; an experiment without an entry has one regime, its defaults.
+REGIMES: dict[str, list[dict[str, Any]]] = {
+    "runqlat.histogram": [{"workers": 2}, {"workers": 4}, {"workers": 8}],
+    "warmup.sweep": [{"access": ["random"]}, {"access": ["sequential"]}],
+}
+
+
+class Stage:
+    """What is on the screen: the regime, the run that is under way, and the newest figure."""
+
+    def __init__(self, name: str, folder: Path, cards: Path | None = None) -> None:
+        self.name = experiments.find(name).name
+        self.cards = cards
+        self.regimes = REGIMES.get(self.name, [{}])
+        self.regime = 0
+        self.view = "live"  # or "recorded", "class"
+        self.child: subprocess.Popen[bytes] | None = None
+        self.error = ""
+        self._json, self._draft = folder / "result.json", folder / "draft.svg"
+        self._progress, self._said = folder / "progress", folder / "said"
+        self._lock = threading.Lock()
+
+    def do(self, action: str) -> None:
+        """start, stop, next, class, recorded, reset.  Raises SchedLabError for anything else."""
+        with self._lock:
+            self.error = ""
+            if action == "start":
+                self._start()
+            elif action == "stop":
+                self._stop(signal.SIGINT)  # what was measured so far stays
+            elif action == "next":
+                self._stop(signal.SIGKILL)
+                self.regime = (self.regime + 1) % len(self.regimes)
+                self._start()
+            elif action in ("class", "recorded"):
+                self.view = "live" if self.view == action else action
+            elif action == "reset":
+                self._stop(signal.SIGKILL)
+                self.regime, self.view = 0, "live"
+                self._forget()
+            else:
+                raise SchedLabError(f"There is no action {action!r}.")
+
+    def end(self) -> None:
+        with self._lock:
+            self._stop(signal.SIGKILL)
+
+    def state(self) -> dict[str, Any]:
+        """For the page: title, regime, running, label, done, total, view, figure (HTML), error."""
+        running = self.child is not None and self.child.poll() is None
+        if self.child is not None and not running and self.child.returncode not in (0, 130, -signal.SIGKILL):
+            self.error = self._said.read_text(errors="replace").strip()[-400:] or "The experiment failed."
+        told: dict[str, Any] = {}
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            told = json.loads(self._progress.read_text().splitlines()[-1])
+        figure = ""
+        try:
+            figure = self._figure(running)
+        except SchedLabError as error:
+            self.error = str(error)
+        chosen = ", ".join(f"{key} {value}" for key, value in self.regimes[self.regime].items())
+        return {
+            "title": self.name,
+            "regime": chosen or "as in the book",
+            "running": running,
+            "label": told.get("label", "") if running else "",
+            "done": told.get("done", 0),
+            "total": told.get("total", 1),
+            "view": self.view,
+            "figure": figure,
+            "error": self.error,
+        }
+
+    def _figure(self, running: bool) -> str:
+        if self.view == "class":
+            if self.cards is None:
+                raise SchedLabError(
+                    "No folder of cards was named.", "Start with: sched-labs demo … --class FOLDER"
+                )
+            return board.strips(board.read(self.cards)[0])._repr_html_()
+        if self.view == "recorded":
+            kept = result.recorded(self.name)
+            if kept is None:
+                raise SchedLabError(f"No run of {self.name} ships with the book.")
+            return f"<p>Recorded: {kept.machine_line()}</p>{kept.plot()._repr_html_()}"
+        if running:
+            return self._draft.read_text(encoding="utf-8") if self._draft.exists() else ""
+        if self._json.exists():
+            return result.load(self._json).plot(recorded=result.recorded(self.name))._repr_html_()
+        return ""
+
+    def _start(self) -> None:
+        if self.child is not None and self.child.poll() is None:
+            return
+        self._forget()
+        self.view = "live"
+        command = [sys.executable, "-m", "sched_labs", "run", self.name, "--json", str(self._json)]
+        for key, value in self.regimes[self.regime].items():
+            command += ["--set", f"{key}={json.dumps(value)}"]
+        files = {"SCHED_LABS_PROGRESS": str(self._progress), "SCHED_LABS_DRAFT": str(self._draft)}
+        with self._said.open("wb") as said:
+            self.child = subprocess.Popen(
+                command,
+                env=os.environ | files,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
+
+    def _stop(self, how: int) -> None:
+        if self.child is None or self.child.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.child.pid, how)
+        try:
+            self.child.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.child.pid, signal.SIGKILL)
+            self.child.wait()
+
+    def _forget(self) -> None:
+        for path in (self._json, self._draft, self._progress):
+            path.unlink(missing_ok=True)
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one stage under a secret path."""
+
+    daemon_threads = True
+
+    def __init__(self, stage: Stage, port: int) -> None:
+        self.stage, self.key = stage, secrets.token_hex(16)
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            raise SchedLabError(
+                f"Port {port} is taken: {error.strerror}.", "Choose another --port."
+            ) from error
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/{self.key}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        if self.path == f"/{self.server.key}/":
+            return self._send(200, PAGE.read_bytes(), "text/html; charset=utf-8")
+        if self.path == f"/{self.server.key}/state":
+            return self._send(200, json.dumps(self.server.stage.state()).encode(), "application/json")
+        self._send(404, b"", "text/plain")
+
+    def do_POST(self) -> None:
+        before, _, action = self.path.rpartition("/")
+        if before != f"/{self.server.key}/do":
+            return self._send(404, b"", "text/plain")
+        try:
+            self.server.stage.do(action)
+        except SchedLabError as error:
+            return self._send(400, str(error).encode(), "text/plain")
+        self._send(204, b"", "text/plain")
+
+    def _send(self, status: int, data: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header(
+            "Content-Security-Policy",
+            "default-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
+        )
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """A terminal beside a projector stays quiet."""
+
+
+def serve(name: str, *, port: int = 0, cards: Path | None = None, announce: Any = print) -> None:
+    """Show an experiment until Ctrl-C; nothing is left running."""
+    with tempfile.TemporaryDirectory(prefix="sched-labs-") as folder:
+        stage = Stage(name, Path(folder), cards)
+        with Server(stage, port) as server:
+            announce(f"{stage.name}: {server.address}\nKeys: s start, x stop, n next regime, o the class, "
+                     "f the recorded run, r reset, d dark or light.  Ctrl-C here ends it.")  # fmt: skip
+            try:
+                server.serve_forever()
+            finally:
+                stage.end()
