@@ -40,6 +40,26 @@ def test_the_grid_is_measured_with_the_random_walk() -> None:
     assert "Partner of 4 KiB: 8 KiB" in grid.alt and "<svg" in grid.svg()
 
 
+def test_events_are_counted_while_the_victim_walks_and_nowhere_else() -> None:
+    """The walk runs all the time, on pages that are there; every hand-over is outside."""
+    events = ["task-clock", "page-faults", "context-switches"]
+    result = measured(events=events)
+    if not set(events) <= set(result.data.columns):
+        assert any("perf_event_paranoid" in note.text for note in result.notes)
+        pytest.skip("this user may not count software events")
+    assert result.data["context-switches"].median() == 0 and result.data["page-faults"].median() == 0
+    blocks = result.data.groupby(["working_set_bytes", "access", "condition", "partner_bytes", "trial"])
+    assert (blocks["task-clock"].first() >= blocks["pass_ns"].min()).all()
+    table = result.summary()
+    assert (table["after_task-clock"] > 0).all() and (table["alone_context-switches"] == 0).all()
+
+
+def test_without_a_counter_there_is_no_column_for_it() -> None:
+    result = measured(events=[])
+    assert not [name for name in result.data if "misses" in name]
+    assert any(note.level == "missing" and "counter" in note.text for note in result.notes)
+
+
 def test_without_a_grid_there_is_nothing_to_draw() -> None:
     with pytest.raises(ResultError, match="one partner only"):
         figures.warmup.grid(measured())
@@ -139,7 +159,7 @@ def test_slow_memory_leaves_the_largest_sets_out_and_says_so(monkeypatch: pytest
     sizes = warmup.default_working_sets("tiny", machine.survey())
     result = warmup.sweep(profile="tiny", save=False, progress=False, access=["random"])
     assert set(result.data.working_set_bytes) == set(sizes[:1])
-    (note,) = [note for note in result.notes if note.level == "missing"]
+    (note,) = [note for note in result.notes if "left out" in note.text]
     assert all(memory.size_text(size) in note.text for size in sizes[1:])
 
 

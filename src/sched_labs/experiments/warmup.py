@@ -16,8 +16,9 @@ import pandas as pd
 
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError, WorkloadError
+from ..probes import perf
 from ..result import Result
-from . import memory
+from . import counted, memory
 from .base import Instrument, Run, experiment
 from .memory import KIB, MIB
 from .memory import available as _available
@@ -44,13 +45,15 @@ def summarise(result: Result) -> pd.DataFrame:
     past_last_level               the set is larger than the last-level cache; false where that is unknown
     direct_ns, direct_lo_ns, direct_hi_ns   half of (hand over and back - same calls alone), partner idle
     trials
+    alone_<event>, after_<event>  for each event that was counted (such as LLC-load-misses): in one pass
     """
     line = int(result.parameters["line_bytes"])
     last = max(int(result.machine.get(f"{level}_bytes") or 0) for level in ("l1d", "l2", "l3"))
+    events = [name for name in perf.EVENTS if name in result.data]
     medians = (
         result.data.groupby(
             ["access", "working_set_bytes", "condition", "partner_bytes", "trial"], sort=False, observed=True
-        )[["pass_ns", "away_ns"]]
+        )[["pass_ns", "away_ns", *events]]
         .median()
         .reset_index()
     )
@@ -86,6 +89,8 @@ def summarise(result: Result) -> pd.DataFrame:
                     "direct_lo_ns": direct.low if direct else np.nan,
                     "direct_hi_ns": direct.high if direct else np.nan,
                     "trials": len(after),
+                    **{f"alone_{name}": float(alone[name].median()) for name in events},
+                    **{f"after_{name}": float(after[name].median()) for name in events},
                 }
             )
     return pd.DataFrame(rows)
@@ -102,7 +107,10 @@ def _difference(treatment: pd.Series, baseline: pd.Series) -> stats.Interval:
 
 
 def instrument(survey: machine.Machine) -> Instrument:
-    """Time per pass; caches are named where sysfs describes them."""
+    """Time per pass, and misses where they can be counted; caches are named where sysfs describes them."""
+    counting = survey.fact("pmu.events").value
+    if isinstance(counting, list) and set(counting) & set(counted.EVENTS):
+        return Instrument("time and counted misses per pass around the switch")
     if not survey.caches(placement.quiet_cpu()):
         return Instrument("time per pass; this machine does not say how large its caches are")
     return Instrument("time per pass around the switch")
@@ -149,6 +157,7 @@ def sweep(
     sharing: str = "private",
     trials: int | None = None,
     seed: int = 1,
+    events: Sequence[str] | None = None,
 ) -> None:
     """Walk a working set alone and just after a switch, for a sweep of working sets and partners.
 
@@ -165,11 +174,15 @@ def sweep(
                         order turns round from trial to trial; sets beyond four second-level caches, whose
                         walk is long, get five ninths of them
     seed                of the random order
+    events              counted by the victim while it walks and nowhere else; default: misses, cycles and
+                        instructions as far as this machine counts them
 
     Data: one row per pass: pass_ns (one walk over the set), away_ns (from the end of the pass before to its
     start: hand-over, partner and hand-back, or the same system calls alone), condition alone or after_switch,
     and partner_bytes (0 with after_switch: the partner handed back at once).  All sets lie in the machine's
     smallest pages (huge_pages in the parameters), so the cost of address translation is part of a pass.
+    For each event a column with its count per pass, the mean over the block of passes that it was taken for;
+    columns of events that were not counted are absent.
     """
     survey = machine.survey()
     own = working_sets_bytes is None
@@ -193,6 +206,7 @@ def sweep(
             f"Choose sizes below {_size(partner)}.",
         )
     home = placement.quiet_cpu()
+    asked = counted.ask_for(run, events)
     run.parameters |= {
         "working_sets_bytes": sizes,
         "partner_bytes": partner,
@@ -227,10 +241,10 @@ def sweep(
         arguments = ["--working-set", str(size), "--line", str(line), "--access", order, "--seed", str(seed),
                      *(word for touched in partners for word in ("--partner", str(touched))),
                      "--between", between, "--sharing", sharing,
-                     "--passes", str(passes), "--trials", str(of_this)]  # fmt: skip
+                     "--passes", str(passes), "--trials", str(of_this), *asked]  # fmt: skip
         with workloads.start("chase", arguments, deadline_s=120) as chase:
             placement.pin(chase.tids, [home])
-            passes_seen, blocks = _passes(chase, order, size)
+            passes_seen, blocks = _passes(run, chase, order, size)
         run.add(passes_seen)
         disturbed += blocks
         last_s[order] = time.monotonic() - began
@@ -249,34 +263,42 @@ def sweep(
         )
 
 
-def _passes(chase: workloads.Workload, access: str, size: int) -> tuple[pd.DataFrame, list[bool]]:
+def _passes(run: Run, chase: workloads.Workload, access: str, size: int) -> tuple[pd.DataFrame, list[bool]]:
     """The passes of one workload as rows; and for each of its blocks, whether another program ran in it.
 
     The kernel counts the victim's switches: one for each hand-over, and a few for ticks and housekeeping.
     """
-    rows: list[tuple[int, str, int, int, int, int]] = []
+    rows: list[dict[str, float | str]] = []
+    of_block: list[dict[str, float | str]] = []
     disturbed: list[bool] = []
     block = None
-    index = 0
     for record in chase.run():
         if record.kind == "block":
-            block, index = record, 0
+            block, of_block = record, []
             assumed = 0 if record["partner"] < 0 else record["passes"]
-            counted = record["voluntary"] + record["involuntary"]
-            disturbed.append(counted < assumed or counted > assumed + max(3, 0.2 * record["passes"]))
+            switches = record["voluntary"] + record["involuntary"]
+            disturbed.append(switches < assumed or switches > assumed + max(3, 0.2 * record["passes"]))
         elif block is None:
             raise WorkloadError(f"The workload chase sent {record.kind!r} before its first block.")
+        elif record.kind == "events":
+            for row in of_block:
+                row |= counted.columns(run, record, block["passes"])
         else:
             partner = block["partner"]
-            condition = "alone" if partner < 0 else "after_switch"
-            rows.append((block["trial"], condition, max(partner, 0), index, record["ns"], record["away"]))
-            index += 1
-    frame = pd.DataFrame(
-        rows, columns=["trial", "condition", "partner_bytes", "pass_index", "pass_ns", "away_ns"]
-    )
-    frame.insert(0, "access", access)
-    frame.insert(1, "working_set_bytes", size)
-    return frame, disturbed
+            of_block.append(
+                {
+                    "access": access,
+                    "working_set_bytes": size,
+                    "trial": block["trial"],
+                    "condition": "alone" if partner < 0 else "after_switch",
+                    "partner_bytes": max(partner, 0),
+                    "pass_index": len(of_block),
+                    "pass_ns": record["ns"],
+                    "away_ns": record["away"],
+                }
+            )
+            rows.append(of_block[-1])
+    return pd.DataFrame(rows), disturbed
 
 
 def _check(

@@ -17,8 +17,11 @@
  *     --burst N     N hand-overs follow each other at once, and then N stints: as many of both, but bunched
  *     --blocks N    instead of walking its ring, the victim reads lines drawn at random, and looks at the clock
  *                   after each of N blocks of --block reads: how the time per read falls after a switch
+ *
+ * With --event the victim counts events while it walks, and nowhere else (perf.h); one record for each block.
  */
 #include "lab.h"
+#include "perf.h"
 
 #include <getopt.h>
 #include <stdbool.h>
@@ -173,6 +176,7 @@ static void same_calls_alone(void)
 
 static struct { int64_t away_ns, pass_ns; } *seen;
 static int64_t *block_ns; /* passes x blocks */
+static struct lab_events events;
 static uint64_t state = 0x9e3779b97f4a7c15u;
 
 /* What is timed after a resume.  Returns where the walk stands. */
@@ -207,9 +211,11 @@ static void measure(long trial, int which, void **first, size_t lines)
                 same_calls_alone();
             else
                 switch_there_and_back(which);
+        lab_events_on(&events); /* before the clock is read: its system call belongs to the time away */
         int64_t resume = lab_now_ns();
         at = one_pass(i, at, lines);
         seen[i].pass_ns = lab_now_ns() - resume;
+        lab_events_off(&events);
         seen[i].away_ns = resume - leave;
     }
     struct lab_tally counted = lab_tally_since(before);
@@ -222,6 +228,7 @@ static void measure(long trial, int which, void **first, size_t lines)
             printf(block ? ",%ld" : " blocks=%ld", (long)block_ns[i * plan.blocks + block]);
         putchar('\n');
     }
+    lab_events_report(&events);
 }
 
 int main(int argc, char **argv)
@@ -234,7 +241,7 @@ int main(int argc, char **argv)
         {"stint", required_argument, 0, 'n'},       {"burst", required_argument, 0, 'u'},
         {"blocks", required_argument, 0, 'B'},      {"block", required_argument, 0, 'r'},
         {"sharing", required_argument, 0, 'm'},     {"deadline", required_argument, 0, 'd'},
-        {0, 0, 0, 0},
+        {"event", required_argument, 0, 'e'},       {0, 0, 0, 0},
     };
     const long huge = 1L << 40;
     unsigned deadline_s = 60;
@@ -270,6 +277,7 @@ int main(int argc, char **argv)
         case 't': plan.trials = lab_number("--trials", optarg, 1, 100000); break;
         case 's': plan.seed = lab_number("--seed", optarg, 0, INT32_MAX); break;
         case 'd': deadline_s = (unsigned)lab_number("--deadline", optarg, 1, 86400); break;
+        case 'e': lab_events_add(&events, optarg); break;
         default: return 2;
         }
     }
@@ -305,6 +313,7 @@ int main(int argc, char **argv)
             lab_fail("no memory for %ld blocks", plan.passes * plan.blocks);
         memset(block_ns, 0, bytes); /* no page fault later */
     }
+    lab_events_open(&events);
     while (!*(volatile pid_t *)&shared->partner_tid)
         sched_yield();
     lab_barrier((pid_t[]){lab_tid(), shared->partner_tid}, 2);
