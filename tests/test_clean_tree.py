@@ -30,7 +30,7 @@ ROOMS = (
     {"figures"},
     {"claims"},
     {"kernels"},
-    {"gallery"},
+    {"gallery", "record"},
     {"claims_kernels"},
     {
         "widgets",
