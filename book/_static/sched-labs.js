@@ -107,7 +107,7 @@
 
   // What scrolls sideways must be reachable from the keyboard.
   const scrollable = () => {
-    for (const box of document.querySelectorAll(".bd-article table, .bd-article pre, div.cell_output, div.math")) {
+    for (const box of document.querySelectorAll(".bd-article table, .bd-article pre, .pst-scrollable-table-container, div.cell_output, div.math")) {
       if (box.scrollWidth > box.clientWidth + 1 && !box.querySelector("[tabindex]")) box.tabIndex = 0;
     }
   };

@@ -428,8 +428,9 @@ def _parent(found: Hierarchy, controllers: Sequence[str]) -> str:
 
 def _no_place(found: Hierarchy, why: str) -> str:
     folder = found.group or found.mount
-    if not os.access(files.place(folder), os.W_OK) and os.statvfs(files.place(folder)).f_flag & os.ST_RDONLY:
-        why = "it is mounted read-only"
+    with contextlib.suppress(FileNotFoundError):  # a recorded machine's tree may end above the group
+        if os.statvfs(files.place(folder)).f_flag & os.ST_RDONLY:
+            why = "it is mounted read-only"
     return f"No control group can be made in {folder} or above it: {why}."
 
 

@@ -275,7 +275,7 @@ def _check(parameters: dict[str, Any], kinds: dict[str, Any]) -> None:
 def _fits(value: Any, kind: Any) -> bool:
     if get_origin(kind) in (Union, UnionType):
         return any(_fits(value, one) for one in get_args(kind))
-    if get_origin(kind) is Sequence:
+    if get_origin(kind) in (Sequence, list):
         return isinstance(value, list) and all(_fits(one, get_args(kind)[0]) for one in value)
     if kind is float:
         kind = (int, float)
