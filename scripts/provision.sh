@@ -380,8 +380,10 @@ log=
 case $action in
     check) if report_missing; then say "Everything is in place."; else exit 3; fi ;;
     install)
-        install_all || [ -n "$vm" ] || exit # the machine is set up with what is there
-        if [ -n "$vm" ]; then exec bash "$here/vm.sh" "$vm"; fi
+        status=0
+        install_all || status=$?
+        if [ -z "$vm" ]; then exit $status; fi # the virtual machine is set up with what is there
+        exec bash "$here/vm.sh" "$vm"
         ;;
     remove) remove_all ;;
 esac
