@@ -34,6 +34,7 @@ TINY = {
         "--trials",
         "2",
     ],
+    "migrate": ["--working-set", "4096", "--every-us", "100", "--steps", "2", "--trials", "1"],
     "yielder": ["--yields", "20", "--trials", "2"],
     "convoy": ["--items", "320", "--budget-ms", "20"],
     "hops": ["--trials", "1", "--hops", "1000"],

@@ -53,6 +53,7 @@ _WHERE = {
     "herd": ("sched_labs.experiments.herd", None),
     "timers": ("sched_labs.experiments.timers", None),
     "connections": ("sched_labs.experiments.connections", None),
+    "migration": ("sched_labs.experiments.migration", None),
     "machine": ("sched_labs.machine", None),
     "stats": ("sched_labs.stats", None),
     "bandwidth": ("sched_labs.bandwidth", None),

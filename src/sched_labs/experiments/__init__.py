@@ -51,6 +51,7 @@ MODULES = {
     "wakeplace.sweep": "wakeplace",
     "ticks.gaps": "ticks",
     "omission.compared": "omission",
+    "migration.cost": "migration",
 }
 
 
