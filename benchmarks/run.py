@@ -15,10 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import switching
+from table import Line, NotMeasurable, ratio_interval, show
 
 from sched_labs import lock, placement, workloads
 from sched_labs.errors import SchedLabError
@@ -40,30 +41,6 @@ COUNT_TARGET = 0.01
 QUANTILES = (0.5, 0.9, 0.99)
 THREADS = ("--by", "pipe", "--between", "threads", "--trials", "3", "--round-trips", str(ROUND_TRIPS))
 FLOOD = ("--by", "yield", "--between", "threads", "--trials", "1", "--round-trips", "300000")
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the table; `ok` is None where there is no target or nothing could be measured."""
-
-    what: str
-    value: str
-    target: str
-    ok: bool | None
-    remark: str = ""
-
-
-class NotMeasurable(Exception):
-    """Why something cannot be measured on this machine."""
-
-
-def ratio_interval(numerator: Sequence[float], denominator: Sequence[float]) -> tuple[float, float, float]:
-    """Ratio of medians with its 95 % bootstrap interval; blocks are drawn in pairs."""
-    above, below = np.asarray(numerator), np.asarray(denominator)
-    picks = np.random.default_rng(0).integers(0, above.size, size=(4000, above.size))
-    ratios = np.median(above[picks], axis=1) / np.median(below[picks], axis=1)
-    low, high = np.quantile(ratios, (0.025, 0.975))
-    return float(np.median(above) / np.median(below)), float(low), float(high)
 
 
 def alternate(*sides: Callable[[], float], blocks: int = BLOCKS) -> list[list[float]]:
@@ -337,16 +314,6 @@ def first_histogram(cpu: int) -> list[Line]:
     return lines
 
 
-def show(lines: Sequence[Line]) -> None:
-    verdict = {True: "met", False: "MISSED", None: ""}
-    rows = [("what", "value [95 % interval]", "target", "", "")]
-    rows += [(line.what, line.value, line.target, verdict[line.ok], line.remark) for line in lines]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        print("  ".join([*cells, row[4]]).rstrip())
-
-
 def main() -> int:
     try:
         with lock.machine("benchmarks", waiting=lambda who: print(f"Waiting for {who}.", file=sys.stderr)):
@@ -355,6 +322,7 @@ def main() -> int:
             lines = [*against_perf(cpu), *probe_overhead(cpu), *probe_agreement(cpu), *first_histogram(cpu)]
             around = surroundings.since()
             lines += [*import_times(), *doctor_time()]
+        lines += switching.lines(cpu)
     except SchedLabError as error:
         print(error, file=sys.stderr)
         return 2

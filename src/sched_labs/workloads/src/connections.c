@@ -6,7 +6,7 @@
  * with the same eight bytes, after --work-us of work:
  *
  *     loop      one thread waits for all connections at once (epoll), and serves all that are ready
- *     threads   a thread for each connection waits in read()
+ *     threads   a thread for each connection waits in recv()
  *
  *     ready tid=CLIENT tid=SERVER
  *     served by=loop connections=... requests=... elapsed_ns=... cpu_ns=... voluntary=... involuntary=...
@@ -66,11 +66,12 @@ static void measure_steps(void)
 
 static _Atomic long requests, waits;
 
-/* Serves what there is to serve on a connection; false when the client has gone. */
+/* Serves what there is to serve on a connection; false when the client has gone.  recv() and send() need not find
+ * out that this is a socket, as read() and write() must. */
 static bool serve(int fd)
 {
     char request[8 * 64];
-    ssize_t got = read(fd, request, sizeof request);
+    ssize_t got = recv(fd, request, sizeof request, 0);
     if (got < 0 && errno == EAGAIN)
         return true;
     if (got <= 0)
@@ -79,7 +80,7 @@ static bool serve(int fd)
     for (long i = 0; i < asked; i++)
         work((double)plan.work_us);
     requests += asked;
-    return write(fd, request, (size_t)got) == got;
+    return send(fd, request, (size_t)got, 0) == got;
 }
 
 static void run_loop(void)
