@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from sched_labs.errors import ParameterError, SchedLabError
+from sched_labs import figures, judge
+from sched_labs.claims.base import UNKNOWN
+from sched_labs.errors import ParameterError, ResultError, SchedLabError
 from sched_labs.kernels import (
     catalogue,
     cli,
@@ -43,6 +47,8 @@ from sched_labs.kernels.errors import (
     UnknownKernelError,
 )
 from sched_labs.kernels.jobs import JOBS
+from sched_labs.result import Result, recorded
+from sched_labs.workloads import build
 
 HERE = Path(__file__).parent / "kernels"
 DEBIAN = names.packages(names.stanzas((HERE / "packages-debian.txt").read_text()), "amd64")
@@ -446,6 +452,21 @@ def test_the_overlay_holds_job_and_workloads(tmp_path: Path) -> None:
     assert b"/lab/cache/sched-labs/workloads/"[1:] in archive
     assert b'{"call": "sched_labs.kernels.jobs.basic:hello"}' in archive
     assert initramfs.Overlay({"call": JOBS["run_queue"].call}).loads_bpf
+
+
+def test_a_workload_brings_its_headers() -> None:
+    held = initramfs.Overlay({"call": JOBS["hello"].call}, {"chase": Path("/bin/true")}).sources()
+    assert build.headers("chase") == ["lab.h", "perf.h"]
+    assert {f"/lab/sched_labs/workloads/src/{name}" for name in ("lab.h", "perf.h", "chase.c")} <= set(held)
+
+
+def test_an_experiment_brings_the_workloads_that_it_names_and_no_list_of_others() -> None:
+    assert experiment._workloads("sched_labs.experiments.sleeper") == ["sleeper"]
+    assert {"burn", "wakeup"} <= set(experiment._workloads("sched_labs.experiments.runqlat"))
+    # Else every new experiment and every new workload would change what a deterministic run depends on.
+    assert (
+        contents.library("sched_labs.experiments.sleeper")["/lab/sched_labs/experiments/__init__.py"] == b""
+    )
 
 
 def test_the_base_is_made_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -927,3 +948,55 @@ def test_list_and_get(
 def test_every_error_says_what_to_do() -> None:
     for error in (UnknownKernelError, PackageError, NetworkError, QemuError, GuestError, JobError):
         assert issubclass(error, SchedLabError)
+
+
+# what a guest's time may be drawn as
+
+
+def _as_if(kind: str, timing: str) -> Result:
+    held = recorded(kind)
+    assert held
+    return dataclasses.replace(held, timing=timing)
+
+
+def test_virtual_time_is_drawn_as_virtual_time_and_never_in_a_machines_units() -> None:
+    for kind in ("context_switch.matrix", "runqlat.histogram", "warmup.sweep"):
+        figure = _as_if(kind, "deterministic").plot()
+        words = f"{figure.svg()} {figure.caption} {figure.alt}"
+        assert "virtual time, ns" in figure.svg()
+        assert "virtual ns" in figure.caption
+        assert not re.search(r"\d (µs|ms|s)\b|\d ns\b", words)
+        assert "no machine has these times" in figure.provenance
+
+
+def test_a_figure_of_nanoseconds_refuses_an_emulated_machine() -> None:
+    for kind in ("context_switch.matrix", "warmup.sweep"):
+        with pytest.raises(ResultError, match="under a millisecond") as refused:
+            _as_if(kind, "vm-emulated").plot()
+        assert "deterministic" in refused.value.remedy
+    # Waits of whole slices can be told.
+    figure = _as_if("runqlat.histogram", "vm-emulated").plot()
+    assert " ms" in figure.caption
+    assert not re.search(r"\d (ns|µs)\b", figure.svg())
+
+
+def test_different_clocks_share_no_axis() -> None:
+    kind = "context_switch.matrix"
+    here, virtual = _as_if(kind, "native"), _as_if(kind, "deterministic")
+    with pytest.raises(ParameterError, match="no common axis"):
+        virtual.plot(recorded=here)
+    with pytest.raises(ParameterError, match="no common axis"):
+        figures.compare(here, virtual)
+    with pytest.raises(ResultError, match="under a millisecond"):
+        figures.compare(*[_as_if(kind, "vm-emulated")] * 2)
+    with pytest.raises(ParameterError, match="prediction"):
+        virtual.plot(predictions=[{"value": 2, "unit": "µs"}])
+    assert "virtual time, ns" in figures.compare(virtual, virtual).svg()
+    assert here.plot(recorded=_as_if(kind, "vm-kvm"))
+
+
+def test_what_people_say_about_machines_is_not_judged_in_a_guests_time() -> None:
+    for timing in ("vm-emulated", "deterministic"):
+        verdicts = [verdict.outcome for _, verdict in judge(_as_if("context_switch.matrix", timing))]
+        assert len(verdicts) > 3
+        assert set(verdicts) == {UNKNOWN}

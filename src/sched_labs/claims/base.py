@@ -17,6 +17,7 @@ from ..result import Result
 
 HOLDS, FAILS, UNKNOWN = "holds here", "does not hold here", "cannot tell here"
 _CLASS = {HOLDS: "holds", FAILS: "fails", UNKNOWN: "unknown"}
+_THERE = {HOLDS: "holds", FAILS: "does not hold", UNKNOWN: "cannot be told"}
 
 # Sources that more than one chapter judges.
 WEB_COURSE = "a web course on context switches (000), no reference given"
@@ -56,13 +57,18 @@ class Claim:
                 f"The claim {self.id} is about {self.kind}, not {result.kind}.",
                 "Give it a result of that kind.",
             )
+        if result.timing in ("vm-emulated", "deterministic"):
+            return Verdict(UNKNOWN, "This ran in a guest whose times are no machine's.")
         try:
             verdict = self.test(result.summary())
-            return Verdict(
-                verdict.outcome, verdict.reason + (" (This run is flagged.)" if result.flags else "")
-            )
         except CannotTell as reason:
-            return Verdict(UNKNOWN, str(reason))
+            verdict = Verdict(UNKNOWN, str(reason))
+        if result.stands_in:
+            there = f"On the recorded machine it {_THERE[verdict.outcome]}: {verdict.reason}"
+            return Verdict(UNKNOWN, f"Not measured here. {there}")
+        if result.flags and verdict.outcome != UNKNOWN:
+            return Verdict(verdict.outcome, f"{verdict.reason} (This run is flagged.)")
+        return verdict
 
 
 def ns(value: float) -> str:

@@ -1,9 +1,14 @@
-"""Axes in plain units (1 µs, 64 KiB; never bare exponents), and marks whose labels do not collide."""
+"""Axes in plain units (1 µs, 64 KiB; never bare exponents), and marks whose labels do not collide.
+
+Times are a machine's, unless a figure is drawn under the clock of a guest: see `clock`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -15,6 +20,25 @@ from . import style
 _TIMES = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
 _SIZES = (("B", 1.0), ("KiB", 1024.0), ("MiB", 1024.0**2), ("GiB", 1024.0**3))
 MINUS = "\N{MINUS SIGN}"
+
+NATIVE, EMULATED, VIRTUAL = "native", "vm-emulated", "deterministic"
+EMULATED_FLOOR_NS = 1e6  # an emulated machine says nothing about shorter times
+TOO_SHORT = "under 1 ms"
+_clock: ContextVar[str] = ContextVar("clock", default=NATIVE)
+
+
+@contextmanager
+def clock(timing: str) -> Iterator[None]:
+    """How the times that are written inside passed, as a Result's `timing` says.
+
+    In `deterministic` runs they are counts of virtual ns and never a machine's units; in `vm-emulated` ones
+    there is nothing below a millisecond to tell apart.
+    """
+    before = _clock.set(timing)
+    try:
+        yield
+    finally:
+        _clock.reset(before)
 
 
 def number_text(value: float, digits: int = 3) -> str:
@@ -47,8 +71,22 @@ def _in_unit(value: float, units: tuple[tuple[str, float], ...], digits: int) ->
 
 
 def time_text(ns: float, digits: int = 3) -> str:
-    """Nanoseconds in plain words: 1,780 is "1.78 µs"."""
-    return _in_unit(ns, _TIMES, digits) if math.isfinite(ns) else number_text(ns)
+    """Nanoseconds in plain words: 1,780 is "1.78 µs", or "1,780 virtual ns" under the clock of such a run."""
+    if not math.isfinite(ns):
+        return number_text(ns)
+    if _clock.get() == VIRTUAL:
+        return f"{count_text(ns)} virtual ns"
+    if _clock.get() == EMULATED and 0 < abs(ns) < EMULATED_FLOOR_NS:
+        return TOO_SHORT
+    return _in_unit(ns, _TIMES, digits)
+
+
+def count_text(value: float) -> str:
+    """A count with three significant digits: 12,345 is "12,300", 3,804,000 is "3.8 million"."""
+    if abs(value) >= 999_500:
+        return f"{number_text(value / 1e6)} million"
+    digits = 10 ** max(0, math.floor(math.log10(max(abs(value), 1))) - 2)
+    return number_text(round(value / digits) * digits, 9)
 
 
 def size_text(size_bytes: float, digits: int = 3) -> str:
@@ -61,8 +99,8 @@ def range_text(low_ns: float, high_ns: float) -> str:
     low, high = time_text(low_ns), time_text(high_ns)
     if low == high:
         return low
-    if low.rpartition(" ")[2] == high.rpartition(" ")[2]:
-        low = low.rpartition(" ")[0]
+    if low.partition(" ")[2] == high.partition(" ")[2]:
+        low = low.partition(" ")[0]
     return f"{low} to {high}"
 
 
@@ -86,7 +124,7 @@ def log_time(ax: Axes, which: str, low_ns: float, high_ns: float) -> None:
     set_scale, set_limits = (ax.set_xscale, ax.set_xlim) if which == "x" else (ax.set_yscale, ax.set_ylim)
     set_scale("log")
     set_limits(low_ns, high_ns)
-    _label(ax, which, _round_values(low_ns, high_ns), time_text)
+    _label_times(ax, which, _round_values(low_ns, high_ns))
 
 
 def symlog_time(ax: Axes, low_ns: float, high_ns: float, linear_ns: float) -> None:
@@ -96,7 +134,7 @@ def symlog_time(ax: Axes, low_ns: float, high_ns: float, linear_ns: float) -> No
     ax.set_ylim(low_ns, high_ns)
     decades = [10.0**e for e in range(round(math.log10(linear_ns)), 19)]
     ticks = [0.0, *(t for t in decades if t <= high_ns), *(-t for t in decades if -t >= low_ns)]
-    _label(ax, "y", sorted(ticks), time_text)
+    _label_times(ax, "y", sorted(ticks))
 
 
 def log_size(ax: Axes, low_bytes: float, high_bytes: float) -> None:
@@ -108,6 +146,18 @@ def log_size(ax: Axes, low_bytes: float, high_bytes: float) -> None:
     every = next(step for step in (1, 2, 4, 5, 10, 20, 64) if step >= every)
     ticks = [2.0**e for e in range(first, last + 1) if e % every == 0]
     _label(ax, "x", ticks, size_text)
+
+
+def _label_times(ax: Axes, which: str, ticks: list[float]) -> None:
+    """Virtual time has its unit once, at the axis's end; an emulator's has no ticks under a millisecond."""
+    if _clock.get() == VIRTUAL:
+        decades = [tick for tick in ticks if tick == 0 or math.log10(abs(tick)) % 1 < 1e-6]
+        _label(ax, which, decades if len(decades) > 1 else ticks, count_text)
+        _axis(ax, which).get_major_formatter().set_offset_string("virtual time, ns")
+    elif _clock.get() == EMULATED:
+        _label(ax, which, [tick for tick in ticks if tick == 0 or abs(tick) >= EMULATED_FLOOR_NS], time_text)
+    else:
+        _label(ax, which, ticks, time_text)
 
 
 def _label(ax: Axes, which: str, ticks: list[float], text: Any) -> None:

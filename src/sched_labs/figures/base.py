@@ -64,8 +64,11 @@ class Figure:
 
     `data` is the frame that was drawn (its columns are described by the `frame` function of the module that
     drew it), `caption` one message computed from it, `alt` the figure in words for those who cannot see it,
-    `provenance` where and when it was measured, and `mpl` the matplotlib figure.
+    `provenance` where and when it was measured, and `mpl` the matplotlib figure.  `timing` says how the times
+    on its axes passed (axes.clock); it stays native where a drawer keeps several clocks apart by itself.
     """
+
+    timing = axes.NATIVE
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class Figure:
 
     def svg(self) -> str:
         """One inline `<svg>` whose colours are CSS variables, for a page of one's own."""
-        with style.drawing():
+        with style.drawing(), axes.clock(self.timing):
             return svg.inline(self.mpl, self.title, self.alt)
 
     def _repr_html_(self) -> str:
@@ -108,7 +111,7 @@ class Figure:
             raise ResultError(
                 f"A figure cannot be saved as {target.name!r}.", f"End the name in {', '.join(SUFFIXES)}."
             )
-        with style.drawing():
+        with style.drawing(), axes.clock(self.timing):
             notes = self._write_below()
             try:
                 # PNG at 1,680 pixels across: sharp on a projector.
@@ -168,15 +171,21 @@ class Drawer(Protocol):
 
 
 _drawers: dict[str, Drawer] = {}
+_with_own_clocks: set[str] = set()
 
 
-def draws(kind: str) -> Callable[[Drawer], Drawer]:
-    """Decorator: this function draws the results of this kind."""
+def draws(kind: str, *, own_clocks: bool = False) -> Callable[[Drawer], Drawer]:
+    """Decorator: this function draws the results of this kind.
+
+    own_clocks: it has axes for virtual, emulated and real time, and keeps them apart by itself.
+    """
 
     def register(drawer: Drawer) -> Drawer:
         if kind in _drawers:
             raise ParameterError(f"Two functions want to draw {kind!r}.", "Give one of them another kind.")
         _drawers[kind] = drawer
+        if own_clocks:
+            _with_own_clocks.add(kind)
         return drawer
 
     return register
@@ -191,8 +200,10 @@ def draw(
     """Draw a result by its kind, over a recorded one (pale) and with the reader's predictions (dashed).
 
     A prediction is a `Prediction`, or a mapping with "value" and "unit" (and "label") as the store keeps it.
-    Raises ParameterError for a kind that no figure draws, a recorded result of another kind and a prediction
-    in a unit that the figure has no axis for, and ResultError for a result that holds nothing to draw.
+    A result from a guest is drawn in the time of its guest (axes.clock).
+    Raises ParameterError for a kind that no figure draws, a recorded result of another kind or clock and a
+    prediction in a unit that the figure has no axis for, and ResultError for a result that holds nothing to
+    draw, and for one of an emulated machine that is about times under a millisecond.
     """
     drawer = _drawers.get(result.kind)
     if drawer is None:
@@ -205,7 +216,44 @@ def draw(
             f"A recorded {recorded.kind!r} cannot be laid under a {result.kind!r}.",
             "Take a recorded run of the same experiment.",
         )
-    return drawer(result, recorded, [_prediction(given) for given in predictions])
+    given = [_prediction(prediction) for prediction in predictions]
+    if result.kind in _with_own_clocks:
+        return drawer(result, recorded, given)
+    timing = one_clock([result] if recorded is None else [result, recorded])
+    if timing == axes.VIRTUAL and any(prediction.ns for prediction in given):
+        raise ParameterError(
+            "A prediction is of a machine's time, and this run's time is virtual.",
+            "Draw it without predictions.",
+        )
+    with axes.clock(timing):
+        figure = drawer(result, recorded, given)
+    if timing == axes.EMULATED:
+        _refuse_short_times(figure)
+    figure.timing = timing
+    return figure
+
+
+def one_clock(results: Sequence[Drawable]) -> str:
+    """How the time of all these results passed.  ParameterError where they have no common axis."""
+    timings = {str(getattr(result, "timing", axes.NATIVE)) for result in results}
+    timings = {axes.NATIVE if timing == "vm-kvm" else timing for timing in timings}
+    if len(timings) > 1:
+        raise ParameterError(
+            f"Times of {listed(sorted(timings))} runs have no common axis.",
+            "Draw them one by one, or compare runs whose time passed in the same way.",
+        )
+    return timings.pop()
+
+
+def _refuse_short_times(figure: Figure) -> None:
+    """ResultError for a figure of an emulated machine whose message is about times too short for it."""
+    said = figure.caption.replace(axes.TOO_SHORT, "")
+    if said != figure.caption and not re.search(r"\d m?s\b", said):
+        raise ResultError(
+            "This figure is about times under a millisecond, and of those an emulated machine says nothing.",
+            "Run it with timing='deterministic' for virtual time, or on this machine, without kernel=; "
+            "`.data` has what was measured.",
+        )
 
 
 def _prediction(given: Prediction | Mapping[str, Any]) -> Prediction:

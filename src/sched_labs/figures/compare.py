@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from ..errors import ResultError
 from . import axes, histogram, matrix, style, warmup
-from .base import Drawable, Figure, canvas, highest, machine_name, provenance
+from .base import Drawable, Figure, canvas, draw, highest, machine_name, one_clock, provenance
 
 MOST = 4
 _MARKERS = ("o", "s", "D", "^")
@@ -45,7 +45,8 @@ def frame(*results: Drawable) -> pd.DataFrame:
 def compare(*results: Drawable) -> Figure:
     """Draw two to four results of one kind on one axis.
 
-    Raises ResultError for fewer or more, for different kinds and for a kind that no comparison exists for.
+    Raises ResultError for fewer or more, for different kinds and for a kind that no comparison exists for,
+    ParameterError for runs whose times have no common axis, and what drawing one of them would raise.
     """
     kinds = {result.kind for result in results}
     if not 2 <= len(results) <= MOST or len(kinds) != 1:
@@ -58,6 +59,17 @@ def compare(*results: Drawable) -> Figure:
         raise ResultError(
             f"No figure compares results of the kind {kind!r}.", f"There are: {', '.join(_KINDS)}."
         )
+    timing = one_clock(results)
+    if timing == axes.EMULATED:
+        for result in results:
+            draw(result)  # refuses those that are about times too short for such a machine
+    with axes.clock(timing):
+        figure = _drawn(kind, results)
+    figure.timing = timing
+    return figure
+
+
+def _drawn(kind: str, results: Sequence[Drawable]) -> Figure:
     height, panel, caption = _KINDS[kind][1:]
     runs = _runs(results)
     with style.drawing():

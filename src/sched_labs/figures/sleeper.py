@@ -17,12 +17,11 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..errors import ParameterError
 from . import axes, style
+from .axes import EMULATED, EMULATED_FLOOR_NS, VIRTUAL
 from .base import Drawable, Figure, Prediction, canvas, columns, dashed, draws, listed, times_ns
 
 KIND = "sleeper.among_hogs"
 MOST = 8
-VIRTUAL, EMULATED = "deterministic", "vm-emulated"
-EMULATED_FLOOR_NS = 1e6  # an emulated machine says nothing about shorter times
 _STEP = 0.25  # width of a bar in doublings
 
 
@@ -66,7 +65,7 @@ def frame(*results: Drawable) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-@draws(KIND)
+@draws(KIND, own_clocks=True)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
     """One run; a recorded one in a panel above it."""
     return gallery([result] if recorded is None else [recorded, result], predictions=predictions)
@@ -125,11 +124,8 @@ def gallery(
 
 def late_text(ns: float, timing: str) -> str:
     """A lateness in words that fit its clock: virtual ns are counted, and never read as a machine's time."""
-    if timing == VIRTUAL:
-        return f"{_count(ns)} virtual ns"
-    if timing == EMULATED and ns < EMULATED_FLOOR_NS:
-        return "under 1 ms"
-    return axes.time_text(ns)
+    with axes.clock(timing):
+        return axes.time_text(ns)
 
 
 def _panel(panel: Axes, result: Drawable, rows: pd.DataFrame, low: float, high: float) -> None:
@@ -139,7 +135,7 @@ def _panel(panel: Axes, result: Drawable, rows: pd.DataFrame, low: float, high: 
     decades = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
     panel.xaxis.set_major_locator(FixedLocator([10.0**e for e in decades]))
     panel.xaxis.set_minor_locator(NullLocator())
-    text = _count if timing == VIRTUAL else axes.time_text
+    text = axes.count_text if timing == VIRTUAL else axes.time_text
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
     panel.set_ylim(0, 100)
     panel.yaxis.set_major_locator(FixedLocator([0, 50, 100]))
@@ -172,14 +168,6 @@ def _label(timing: str) -> str:
     if timing == EMULATED:
         return "how late it ran: time in an emulated machine (nothing under 1 ms)"
     return "how late it ran: time of this machine" if timing == "native" else "how late it ran: time"
-
-
-def _count(value: float) -> str:
-    """12,345 -> "12,300"; 3,800,000 -> "3.8 million"."""
-    if value >= 999_500:
-        return f"{axes.number_text(value / 1e6)} million"
-    digits = 10 ** max(0, math.floor(math.log10(max(value, 1))) - 2)
-    return f"{round(value / digits) * digits:,}"
 
 
 def _timing(result: Drawable) -> str:

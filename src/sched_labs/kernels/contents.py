@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from .errors import KernelError
 
 PACKAGE = Path(__file__).resolve().parent.parent
 _ROOT = PACKAGE.parent
-_EMPTY = {"sched_labs", "sched_labs.kernels", "sched_labs.kernels.jobs"}
+_EMPTY = {"sched_labs", "sched_labs.experiments", "sched_labs.kernels", "sched_labs.kernels.jobs"}
 """Packages whose own code is for the host (they find things by name); a guest imports modules directly."""
 
 
@@ -151,6 +151,17 @@ def essence(source: bytes) -> bytes:
     """
     tree = _WithoutDocstrings().visit(ast.parse(source))
     return (ast.unparse(tree) + "\n").encode()
+
+
+def words(files: Mapping[str, bytes]) -> set[str]:
+    """Every text that these modules write out as a constant."""
+    return {
+        node.value
+        for guest, source in files.items()
+        if guest.endswith(".py")
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
 
 
 def library(*modules: str) -> dict[str, bytes]:

@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING, Any
 from .. import store
 from ..errors import ParameterError
 from ..progress import Progress
-from . import runner
+from ..workloads import build
+from . import contents, runner
 from .packages import Kernel
 
 if TYPE_CHECKING:
     from ..result import Result
 
 _CALL = "sched_labs.kernels.jobs.experiment:measure"
+
+
+def _workloads(module: str) -> list[str]:
+    """The workloads that an experiment's module, or one that it imports, calls by name.
+
+    A guest holds no others: a change to some other program must not change the digits of a deterministic run.
+    """
+    named = contents.words(contents.library(module))
+    return [name for name in build.names() if name in named]
 
 
 def run_experiment(
@@ -47,15 +57,20 @@ def run_experiment(
             f"{experiment.name} reads hardware counters, and guests have none.",
             "Run it on this machine, without kernel=.",
         )
+    module = experiment.function.__module__
     title = kernel if isinstance(kernel, str) else kernel.name
     with Progress(f"{experiment.name} on {title}", 1, show=progress) as bar:
         answer = runner.run(
             kernel,
             _CALL,
-            {"name": experiment.name, "parameters": dict(parameters)},
+            {
+                "module": module,
+                "name": experiment.name.partition(".")[2],
+                "parameters": dict(parameters),
+            },
             timing=timing,
-            modules=[experiment.function.__module__],
-            native="all",
+            modules=[module],
+            native=_workloads(module),
             progress=lambda text, share: bar.say(f"{text} {share:.0%}" if share else text),
             **options,
         )

@@ -85,7 +85,7 @@ class Overlay:
             for path in sorted(folder.rglob("*")):
                 if path.is_file():
                     files[f"/lab/sched_labs/probes/helper/{path.relative_to(folder)}"] = path.read_bytes()
-        for source in ("lab.h", *(f"{name}.c" for name in self.native)):
+        for source in {f for name in self.native for f in (*workloads.headers(name), f"{name}.c")}:
             files[f"/lab/sched_labs/workloads/src/{source}"] = (workloads.SOURCES / source).read_bytes()
         return files
 

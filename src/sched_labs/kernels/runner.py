@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from .. import errors as every_error
 from .. import lock
@@ -90,7 +90,7 @@ def run(
     memory_mib: int | None = None,
     append: str = "",
     deadline_s: float = DEADLINE_S,
-    native: Iterable[str] | Literal["all"] = (),
+    native: Iterable[str] = (),
     modules: Iterable[str] = (),
     extra: Mapping[str, Path | bytes] | None = None,
     progress: Say | None = None,
@@ -105,7 +105,7 @@ def run(
     memory_mib: by default what the job's initramfs needs, and room to work, at least 512.
     append: more for the kernel's command line, e.g. `preempt=full`.
     deadline_s: wall clock for the whole boot and job.  A guest that breaks is tried once more.
-    native: the workloads that a job of your own starts; `all` for every one.
+    native: the workloads that a job of your own starts.
     modules: of the library, that the job imports by name rather than by an import statement.
     extra: further files for the guest, by their path there.
 
@@ -134,7 +134,7 @@ def run(
     files = dict(extra or {})
     if (found.directory / "config").exists():
         files[f"/boot/config-{_release(found)}"] = found.directory / "config"
-    chosen = build.names() if native == "all" else native or wanted.workloads
+    chosen = native or wanted.workloads
     overlay = initramfs.Overlay(order, {name: build.path(name) for name in chosen}, files, tuple(modules))
     archives = overlay.stack()
     size = sum(len(archive) for archive in archives)

@@ -31,6 +31,7 @@ def _compiler() -> str:
         raise WorkloadError(
             f"There is no C compiler here ({wanted!r} was not found).",
             "Run scripts/provision.sh, or install one: `sudo apt-get install gcc libc6-dev`.",
+            lacking=True,
         )
     return found
 
@@ -48,16 +49,20 @@ def _compiler_version(compiler: str) -> str:
     return answer.stdout.splitlines()[0] if answer.stdout else ""
 
 
+def headers(name: str) -> list[str]:
+    """The headers of this folder that a workload's source includes, in its order."""
+    source = (SOURCES / f"{name}.c").read_text(encoding="utf-8")
+    return re.findall(r'^#include "([a-z]+\.h)"', source, re.MULTILINE)
+
+
 def recipe(name: str) -> str:
     """The hash that names a compiled workload: its source, the headers that it includes, flags, machine type.
 
     The compiler is not in it: where a binary is already there, none is needed to run it.
     """
     digest = hashlib.sha256()
-    source = (SOURCES / f"{name}.c").read_bytes()
-    for header in re.findall(rb'^#include "([a-z]+\.h)"', source, re.MULTILINE):
-        digest.update((SOURCES / header.decode()).read_bytes())
-    digest.update(source)
+    for source in (*headers(name), f"{name}.c"):
+        digest.update((SOURCES / source).read_bytes())
     digest.update(" ".join((*FLAGS, platform.machine())).encode())
     return digest.hexdigest()[:16]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
 GUEST_PACKAGES = "/usr/lib/python3/dist-packages"  # where the guest has BCC, NumPy and pandas
 
 
-def measure(name: str, parameters: dict[str, Any]) -> str:
-    """Runs the experiment and returns its Result as the text of its file."""
+def measure(module: str, name: str, parameters: dict[str, Any]) -> str:
+    """Runs the experiment of that name in its module and returns its Result as the text of its file."""
     sys.path.append(GUEST_PACKAGES)
-    from sched_labs.experiments import find
-
-    return find(name)(save=False, **parameters).to_json()
+    experiment = getattr(importlib.import_module(module), name)
+    text: str = experiment(save=False, **parameters).to_json()
+    return text
