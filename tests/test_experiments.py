@@ -19,9 +19,10 @@ import pandas as pd
 import pytest
 
 from sched_labs import experiments, lock, machine, workloads
+from sched_labs.claims import UNKNOWN, judge
 from sched_labs.errors import BusyError, ParameterError, SchedLabError, WorkloadError
 from sched_labs.experiments import base, context_switch, warmup
-from sched_labs.result import Result, latest, load
+from sched_labs.result import Result, latest, load, recorded
 
 ALLOWED = sorted(os.sched_getaffinity(0))
 KIB = 1024
@@ -455,3 +456,21 @@ print(len(warmup.sweep(working_sets_bytes=[4096], access=["random"], save=False,
     assert first == "['same_cpu'] ['missing']"
     assert "needs two CPUs" in second
     assert third == "1"
+
+
+def test_a_notebook_without_a_compiler_shows_the_recorded_run_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    with pytest.raises(WorkloadError, match="no C compiler"):  # a program wants to know
+        context_switch.matrix(profile="tiny", progress=False)
+    monkeypatch.setattr(base, "in_notebook", lambda: True)
+    shown, kept = context_switch.matrix(profile="tiny", progress=False), recorded("context_switch.matrix")
+    assert kept and shown.data.equals(kept.data) and shown.recorded_at == kept.recorded_at
+    assert "no C compiler" in shown.stands_in and kept.machine_line() in shown.flags[0]
+    assert not list((tmp_path / "data").rglob("*.json"))  # it is no result of the reader's
+    verdicts = judge(shown).table()
+    assert (verdicts.outcome == UNKNOWN).all()
+    assert verdicts.reason.str.startswith("Not measured here. On the recorded machine it ").all()

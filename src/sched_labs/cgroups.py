@@ -365,6 +365,7 @@ def _make_v1_cpuset(seen: Seen, full: str, above: str | None, made: list[str]) -
         raise PlacementError(
             "The cpu controller is in a v1 hierarchy and cpuset in a v2 one.",
             "Boot with one version of control groups.",
+            lacking=True,
         )
     parent = above or _parent(found, ("cpuset",))
     if above is None:
@@ -393,6 +394,7 @@ def _steered(seen: Seen, controller: str) -> Hierarchy:
         f"No mounted hierarchy of control groups has the {controller} controller; mounted: "
         f"{mounted or 'none'}.",
         "Mount one, such as: mount -t cgroup2 none /sys/fs/cgroup.",
+        lacking=True,
     )
 
 
@@ -403,7 +405,7 @@ def _parent(found: Hierarchy, controllers: Sequence[str]) -> str:
     if found.version == "v1":
         if folder:
             return f"{folder}/{PARENT}"
-        raise PlacementError(_no_place(found, why), _WHO)
+        raise PlacementError(_no_place(found, why), _WHO, lacking=True)
     # v2: a group has the files of a controller only where it is switched on above.  As the owner we may.
     candidates = [folder] if folder else lineage(found)[::-1]
     for place in candidates:
@@ -423,7 +425,7 @@ def _parent(found: Hierarchy, controllers: Sequence[str]) -> str:
             )
         ):
             return f"{place}/{PARENT}{''.join(f'+{name}' for name in missing)}"
-    raise PlacementError(_no_place(found, why), _WHO)
+    raise PlacementError(_no_place(found, why), _WHO, lacking=True)
 
 
 def _no_place(found: Hierarchy, why: str) -> str:

@@ -7,12 +7,14 @@ class SchedLabError(Exception):
     """Anything that sched-labs refuses or fails to do.
 
     `what` is one sentence about what happened, `remedy` one about what the reader can do; both are shown.
+    `lacking` says that nothing went wrong: this machine has not what is needed, now or in a minute.
     """
 
-    def __init__(self, what: str, remedy: str = "") -> None:
+    def __init__(self, what: str, remedy: str = "", *, lacking: bool = False) -> None:
         super().__init__(what)
         self.what = what
         self.remedy = remedy
+        self.lacking = lacking
 
     def __str__(self) -> str:
         return f"{self.what}\n{self.remedy}" if self.remedy else self.what

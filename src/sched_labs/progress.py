@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Any
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
+    """Whether the code runs in a Jupyter kernel."""
     shell = sys.modules.get("IPython")
     instance = shell.get_ipython() if shell else None
     return instance is not None and instance.__class__.__name__ == "ZMQInteractiveShell"
@@ -32,7 +33,7 @@ class Progress:
         self._file = os.environ.get("SCHED_LABS_PROGRESS", "")
         self._terminal = show and not self._file and sys.stderr is not None and sys.stderr.isatty()
         self._bar: Any = None
-        notebook = show and not self._file and _in_notebook()
+        notebook = show and not self._file and in_notebook()
         # A page of the book runs cells too and knows no widgets: it gets the same as plain HTML.
         self._show_page = notebook and on_page()
         self._show_bar = notebook and not self._show_page

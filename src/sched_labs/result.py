@@ -57,6 +57,7 @@ class Result:
     surroundings  what else went on: steal, other programs
     notes         what was missing, substituted or flagged
     timing        one of TIMINGS: how time passed while it was measured
+    stands_in     why a recorded run is shown instead of one of this machine; empty for a run of one's own
     """
 
     kind: str
@@ -70,6 +71,7 @@ class Result:
     timing: str = "native"
     library: str = __version__
     path: Path | None = None
+    stands_in: str = ""
 
     def __post_init__(self) -> None:
         if self.timing not in TIMINGS:

@@ -26,8 +26,8 @@ import pandas as pd
 
 from .. import lock, machine
 from ..errors import ParameterError, ResultError, SchedLabError
-from ..progress import Progress, on_page
-from ..result import Note, Result
+from ..progress import Progress, in_notebook, on_page
+from ..result import Note, Result, recorded
 from ..store import now, write_text
 from .surroundings import Surroundings
 
@@ -194,6 +194,8 @@ class Experiment:
 
         Ctrl-C returns what was measured so far, with a note.  Raises BusyError when the machine is measuring
         already, ParameterError for parameters that no run could use, and what the experiment itself raises.
+        In a notebook on a machine that lacks what the experiment needs, the run that ships with the book is
+        returned instead: flagged, its machine named, `stands_in` set, and not kept as one of the reader's.
         """
         profile = profile or default_profile()
         if profile not in PROFILES:
@@ -216,7 +218,12 @@ class Experiment:
                 self.name, kernel, given, timing or "vm", progress=progress
             )
         else:
-            result = self._run_here(profile, progress, parameters)
+            try:
+                result = self._run_here(profile, progress, parameters)
+            except SchedLabError as error:
+                if not error.lacking or not in_notebook() or (kept := recorded(self.name)) is None:
+                    raise
+                return _stand_in(kept, error)
         if save:
             try:
                 result.save()
@@ -263,6 +270,16 @@ class Experiment:
             recorded_at=recorded_at,
             duration_s=duration,
         )
+
+
+def _stand_in(kept: Result, error: SchedLabError) -> Result:
+    """The recorded run, marked as one that this machine did not make."""
+    text = (
+        f"Not measured on this machine: {error.what} This is a recorded run of {kept.machine_line()}."
+    )
+    kept.notes.insert(0, Note("flag", text))
+    kept.stands_in = error.what
+    return kept
 
 
 def experiment(

@@ -436,7 +436,9 @@ def admission(run: Run, *, step_percent: int | None = None) -> None:
             )
             if refusal:
                 if number == 0:
-                    raise PlacementError(refusal.what, "This experiment needs the policy SCHED_DEADLINE.")
+                    raise PlacementError(
+                        refusal.what, "This experiment needs the policy SCHED_DEADLINE.", lacking=True
+                    )
                 break
 
 
