@@ -65,7 +65,10 @@ UNIT
 # The key is made once, so that the line on the console stays true.
 address=$(as_reader $place/.venv/bin/sched-labs url --forwarded "$port")
 mkdir -p /etc/issue.d
-printf '\nThe book, on the computer that runs this machine:\n  %s\n\n' "$address" >/etc/issue.d/sched-labs.issue
+# Only the console's login reads it, as root; whoever else is in the machine needs no key to the reader's server.
+rm -f /etc/issue.d/sched-labs.issue
+(umask 0077 && printf '\nThe book, on the computer that runs this machine:\n  %s\n\n' "$address" \
+    >/etc/issue.d/sched-labs.issue)
 
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload
