@@ -334,6 +334,16 @@ def test_histogram_marks_the_quantiles_of_the_waits() -> None:
     assert {f"half ≤ {axes.time_text(marks[0.5])}", f"99 % ≤ {axes.time_text(marks[0.99])}"} <= texts
 
 
+def test_two_runs_of_any_kind_share_a_figure_and_three_do_not() -> None:
+    from sched_labs.experiments import crowd
+
+    first, second = (crowd.switch(profile="tiny", save=False, progress=False) for _ in range(2))
+    figure = figures.compare(first, second)
+    assert figure.data.equals(figures.crowd.frame(first)) and "recorded" in figure.svg()
+    with pytest.raises(ResultError, match="Give two"):
+        figures.compare(first, second, first)
+
+
 def test_compare_holds_the_rows_of_every_run() -> None:
     first, second = made_matrix(), made_matrix(2.0, **OTHER)
     figure = figures.compare(first, second)
@@ -670,7 +680,7 @@ def test_unknown_kinds_and_wrong_company_are_refused() -> None:
     for few in ([made_warmup()], [made_warmup(), made_matrix()], [made_warmup()] * 5):
         with pytest.raises(ResultError, match="Cannot compare"):
             figures.compare(*few)
-    with pytest.raises(ResultError, match="magic"):
+    with pytest.raises(ParameterError, match="magic"):
         figures.compare(Made("magic"), Made("magic"))
 
 

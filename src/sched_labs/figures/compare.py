@@ -45,8 +45,10 @@ def frame(*results: Drawable) -> pd.DataFrame:
 def compare(*results: Drawable) -> Figure:
     """Draw two to four results of one kind on one axis.
 
-    Raises ResultError for fewer or more, for different kinds and for a kind that no comparison exists for,
-    ParameterError for runs whose times have no common axis, and what drawing one of them would raise.
+    Kinds that have no comparison of their own lay the second run pale under the first, as a recorded one.
+    Raises ResultError for fewer or more (for such kinds: for more than two) and for different kinds,
+    ParameterError for runs whose times have no common axis and for a kind that has no figure, and what drawing
+    one of them would raise.
     """
     kinds = {result.kind for result in results}
     if not 2 <= len(results) <= MOST or len(kinds) != 1:
@@ -56,9 +58,12 @@ def compare(*results: Drawable) -> Figure:
         )
     kind = kinds.pop()
     if kind not in _KINDS:
-        raise ResultError(
-            f"No figure compares results of the kind {kind!r}.", f"There are: {', '.join(_KINDS)}."
-        )
+        if len(results) > 2:
+            raise ResultError(
+                f"No figure shows {len(results)} results of the kind {kind!r}.",
+                f"Give two; up to {MOST} can be compared of: {', '.join(_KINDS)}.",
+            )
+        return draw(results[0], recorded=results[1])
     timing = one_clock(results)
     if timing == axes.EMULATED:
         for result in results:
