@@ -35,6 +35,8 @@ TINY = {
         "2",
     ],
     "migrate": ["--working-set", "4096", "--every-us", "100", "--steps", "2", "--trials", "1"],
+    "nodes": ["--working-set", "4096", "--loads", "64", "--trials", "1"],
+    "siblings": ["--work", "alu", "--work", "memory", "--window-ms", "2", "--trials", "1"],
     "yielder": ["--yields", "20", "--trials", "2"],
     "convoy": ["--items", "320", "--budget-ms", "20"],
     "hops": ["--trials", "1", "--hops", "1000"],

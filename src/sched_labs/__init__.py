@@ -54,6 +54,8 @@ _WHERE = {
     "timers": ("sched_labs.experiments.timers", None),
     "connections": ("sched_labs.experiments.connections", None),
     "migration": ("sched_labs.experiments.migration", None),
+    "numa": ("sched_labs.experiments.numa", None),
+    "smt": ("sched_labs.experiments.smt", None),
     "machine": ("sched_labs.machine", None),
     "stats": ("sched_labs.stats", None),
     "bandwidth": ("sched_labs.bandwidth", None),

@@ -52,6 +52,8 @@ MODULES = {
     "ticks.gaps": "ticks",
     "omission.compared": "omission",
     "migration.cost": "migration",
+    "smt.sharing": "smt",
+    "numa.chase": "numa",
 }
 
 
