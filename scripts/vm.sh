@@ -17,6 +17,12 @@ unit=/etc/systemd/system/sched-labs.service
 
 as_reader() { runuser -u reader -- env HOME=/home/reader PATH=/usr/local/bin:/usr/bin:/bin "$@"; }
 
+free_mb=$(df --output=avail -m / | tail -n 1)
+if [ ! -e $place/.venv ] && [ "$free_mb" -lt 2000 ]; then
+    echo "The book needs 2 GB on this machine's disk, and $free_mb MB are free. Give the machine a larger disk." >&2
+    exit 1
+fi
+
 echo "Copying the book to $place"
 install -d -o reader -g reader -m 0755 $place
 # What an older copy had and this one has not goes; what was built from it stays.
@@ -25,7 +31,10 @@ tar -C "$here" --exclude=./.git --exclude=./.venv --exclude=./_build --exclude=.
     --exclude=__pycache__ --no-same-owner -cf - . | as_reader tar -C $place -xf -
 
 echo "Measuring the chapters on this machine and building the book, as the user reader"
-as_reader make -C $place book PROVISION=no ${SCHED_LABS_PROFILE:+PROFILE=$SCHED_LABS_PROFILE}
+incomplete=no
+as_reader make -C $place book PROVISION=no ${SCHED_LABS_PROFILE:+PROFILE=$SCHED_LABS_PROFILE} || incomplete=yes
+# A chapter that broke off has a page up to there, and the others are whole: that is served all the same.
+[ $incomplete = no ] || [ -f $place/_build/html/index.html ] || exit 1
 
 # For whoever logs in: the reader's own commands, under the reader's name.
 cat >/usr/local/bin/sched-labs <<WRAPPER
@@ -80,4 +89,5 @@ else # an image is being made: it starts with the machine
     ln -sf ../sched-labs.service /etc/systemd/system/multi-user.target.wants/sched-labs.service
 fi
 
+if [ $incomplete = yes ]; then printf '\nA chapter is not complete; what went wrong stands above.\n'; fi
 printf '\nThe book is served. In a browser on the host:\n\n  %s\n\n' "$address"
