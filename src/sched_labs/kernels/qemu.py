@@ -66,6 +66,8 @@ class Guest:
     memory_mib: int = 1024
     append: str = ""  # more for the kernel's command line, e.g. preempt=full
     numpy: bool = False  # its binaries refuse a CPU without cmpxchg16b
+    threads_per_core: int = 1  # so many CPUs are shown as threads of one core (SMT)
+    memory_nodes: int = 1  # CPUs and memory are divided among so many nodes (NUMA)
 
 
 def program(architecture: str) -> str:
@@ -112,13 +114,33 @@ def kernel_command_line(guest: Guest) -> str:
     return " ".join([*words, *guest.append.split()])
 
 
+def topology(guest: Guest) -> list[str]:
+    """QEMU's words for how many CPUs there are, and what the guest is told of who shares what with whom.
+
+    It is what the guest's kernel sees and what its scheduler goes by.  The emulated CPUs share no core, and
+    the memory is all alike, so times in such a guest say nothing about either.
+    """
+    if guest.threads_per_core == guest.memory_nodes == 1:
+        return ["-smp", str(guest.cpus)]
+    each = guest.cpus // guest.memory_nodes
+    words = ["-smp", f"{guest.cpus},sockets={guest.memory_nodes},cores={each // guest.threads_per_core}"]
+    words[1] += f",threads={guest.threads_per_core}"
+    for node in range(guest.memory_nodes if guest.memory_nodes > 1 else 0):
+        words += [
+            "-object",
+            f"memory-backend-ram,id=node{node},size={guest.memory_mib // guest.memory_nodes}M",
+        ]
+        words += ["-numa", f"node,nodeid={node},memdev=node{node},cpus={node * each}-{(node + 1) * each - 1}"]
+    return words
+
+
 def command(guest: Guest, initrd: str, console: int, answers: int) -> list[str]:
     """QEMU's command line; console and answers are descriptors of sockets it inherits."""
     board = BOARDS[guest.architecture]
     if guest.timing == VM_KVM:
-        timing = ["-accel", "kvm", "-cpu", "host", "-smp", str(guest.cpus)]
+        timing = ["-accel", "kvm", "-cpu", "host", *topology(guest)]
     elif guest.timing == VM_EMULATED:
-        timing = ["-accel", "tcg,thread=multi", "-cpu", _emulated_cpu(guest), "-smp", str(guest.cpus)]
+        timing = ["-accel", "tcg,thread=multi", "-cpu", _emulated_cpu(guest), *topology(guest)]
     else:
         # One instruction is one virtual nanosecond; the clock stands on its own, and idle time is skipped.
         timing = ["-accel", "tcg,thread=single", "-cpu", _emulated_cpu(guest), "-smp", "1"]

@@ -89,6 +89,8 @@ def run(
     cpus: int | None = None,
     memory_mib: int | None = None,
     append: str = "",
+    threads_per_core: int = 1,
+    memory_nodes: int = 1,
     deadline_s: float = DEADLINE_S,
     native: Iterable[str] = (),
     modules: Iterable[str] = (),
@@ -102,8 +104,11 @@ def run(
     parameters: the job's own, plain values.
     timing: `vm` (KVM where it works, else emulated), or one of `vm-kvm`, `vm-emulated`, `deterministic`.
     cpus: 2 by default; a deterministic guest has one.
-    memory_mib: by default what the job's initramfs needs, and room to work, at least 512.
+    memory_mib: of each memory node; by default what the job's initramfs needs, and room to work, at least
+        512.
     append: more for the kernel's command line, e.g. `preempt=full`.
+    threads_per_core, memory_nodes: what the guest is told of its CPUs, to exercise what asks for SMT or NUMA;
+        cpus must be a multiple of their product.  The emulated CPUs share nothing: times there say nothing.
     deadline_s: wall clock for the whole boot and job.  A guest that breaks is tried once more.
     native: the workloads that a job of your own starts.
     modules: of the library, that the job imports by name rather than by an import statement.
@@ -118,6 +123,13 @@ def run(
         raise ParameterError("A deterministic guest has one CPU.", "Leave cpus out, or use timing='vm'.")
     if cpus is not None and not 1 <= cpus <= 64:
         raise ParameterError(f"A guest cannot have {cpus} CPUs.", "Choose 1 to 64.")
+    if threads_per_core < 1 or memory_nodes < 1 or (cpus or 2) % (threads_per_core * memory_nodes):
+        raise ParameterError(
+            f"{cpus or 2} CPUs are not {memory_nodes} nodes of cores with {threads_per_core} threads each.",
+            "Choose cpus as a multiple of threads_per_core times memory_nodes.",
+        )
+    if timing == DETERMINISTIC and threads_per_core * memory_nodes > 1:
+        raise ParameterError("A deterministic guest has one CPU and one memory node.", "Use timing='vm'.")
     say = progress or (lambda text, share: None)
     wanted = _job(job)
     architecture = packages.architecture()
@@ -143,9 +155,12 @@ def run(
         architecture=architecture,
         timing=timing,
         cpus=1 if timing == DETERMINISTIC else cpus or 2,
-        memory_mib=memory_mib or max(512, qemu.least_memory_mib(size) + 256),
+        # Each node gets as much as a whole machine: the initramfs is unpacked on the first.
+        memory_mib=memory_nodes * (memory_mib or max(512, qemu.least_memory_mib(size) + 256)),
         append=append,
         numpy=overlay.needs_data,
+        threads_per_core=threads_per_core,
+        memory_nodes=memory_nodes,
     )
     qemu.check_memory(guest, size)
     notes = []
