@@ -44,12 +44,8 @@ def frame(result: Drawable) -> pd.DataFrame:
     table = columns(result.summary(), _COLUMNS, "The summary of these loads")
     table = table.sort_values(["working_set_bytes", "cpu_node", "memory_node"], ignore_index=True)
     table["row_name"] = [
-        f"{axes.size_text(row.working_set_bytes)}, "
-        + (
-            "memory where the kernel puts it"
-            if row.memory_node < 0
-            else f"CPU on node {row.cpu_node}, memory on {row.memory_node}"
-        )
+        axes.size_text(row.working_set_bytes)
+        + ("" if row.memory_node < 0 else f", node {row.cpu_node} \N{RIGHTWARDS ARROW} {row.memory_node}")
         for row in each(table)
     ]
     return table
@@ -60,7 +56,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     """A row per working set and pair of nodes; local memory in the baseline's colour."""
     table = frame(result)
     panel = panels.Panel(
-        "one load, waiting for the one before", "load_ns", panels.TIME, "load_lo_ns", "load_hi_ns"
+        "one load, by node of the CPU \N{RIGHTWARDS ARROW} of the memory",
+        "load_ns",
+        panels.TIME,
+        "load_lo_ns",
+        "load_hi_ns",
     )
     panels.check_predictions([panel], predictions)
     drawing = panels.dots(

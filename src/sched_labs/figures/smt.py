@@ -21,7 +21,6 @@ from .base import (
     columns,
     draws,
     each,
-    listed,
     machine_name,
     provenance,
 )
@@ -135,16 +134,16 @@ def _percent(share: float) -> str:
 def _caption(table: pd.DataFrame) -> str:
     said = []
     for place in _LOOKS:
-        rows = table[table["placement"] == place]
+        rows = table[table["placement"] == place].sort_values("speed_share")
         if rows.empty:
             continue
-        words = [
+        least, most = (
             f"{_percent(row.speed_share)} ({_ROWS[row.pair, row.work]})".replace("\n", " ")
-            for row in each(rows)
-        ]
-        said.append(f"{_LOOKS[place][2]} {listed(words)}")
+            for row in each(rows.iloc[[0, -1]])
+        )
+        said.append(f"{_LOOKS[place][2]} " + (least if len(rows) == 1 else f"from {least} to {most}"))
     missing = "" if (table["placement"] == "siblings").any() else " No two CPUs here are threads of one core."
-    return f"Of its speed alone a worker has: {'; '.join(said)}.{missing}"
+    return f"Of its speed alone a worker keeps: {'; '.join(said)}.{missing}"
 
 
 def _alt(table: pd.DataFrame) -> str:
