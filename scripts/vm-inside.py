@@ -1,0 +1,244 @@
+"""What vm-test.sh tries inside the booted machine: one line for each thing, to standard output.
+
+    vm-inside.py first     the doctor, an experiment of each chapter, the server's own kernel
+    vm-inside.py second    after the upgrade of the kernel: the waits are still counted in the kernel
+
+It runs as root, as whoever logs in may be; every command of the book runs as `reader` all the same.  Each
+line begins with `passed:`, `FAILED:` or `note:`; the last one is `over`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+HOME = Path("/home/reader")
+LIMIT_S = 400  # for one experiment; the processor is emulated
+
+# One experiment of each chapter that measures, small ones. Those of the last two need control groups.
+IN_A_TERMINAL = ("context_switch.matrix", "ring.sweep", "runqlat.histogram", "convoy.locks")
+IN_A_PAGE = ("quota.hog", "isolation.cpuset")
+
+
+def main(boot: str) -> None:
+    attempt("the kernel is not the one that was provisioned", other_kernel)
+    attempt("there is no network", no_network)
+    attempt("control groups are of version 2", unified_groups)
+    attempt("the doctor", doctor)
+    attempt("who logs in finds the address", address)
+    if boot == "first":
+        for name in IN_A_TERMINAL:
+            attempt(name, partial(in_a_terminal, name))
+        kernel = Kernel()
+        for name in IN_A_PAGE:
+            attempt(f"{name}, in the server's kernel", partial(in_a_page, kernel, name))
+        attempt("quota.hog, from a terminal", partial(in_a_terminal, "quota.hog"))
+    else:
+        attempt("runqlat.histogram", partial(in_a_terminal, "runqlat.histogram"))
+        attempt("the reader's earlier results are there", kept)
+    attempt("nothing is left behind", clean)
+
+
+def attempt(what: str, try_it: Callable[[], str]) -> None:
+    try:
+        say(f"passed: {what}: {try_it()}")
+    except Exception as error:  # whatever it is, the next one is tried
+        say(f"FAILED: {what}: {type(error).__name__}: {error}")
+
+
+def say(line: str) -> None:
+    print(line.replace("\n", "\n      "), flush=True)
+
+
+def expect(holds: bool, otherwise: object) -> None:
+    if not holds:
+        raise AssertionError(otherwise)
+
+
+# ---- the machine ----
+
+
+def other_kernel() -> str:
+    built = (HOME / "provisioned-with").read_text().strip()
+    expect(platform.release() != built, f"it is {built}")
+    return f"{platform.release()}, provisioned with {built}"
+
+
+def no_network() -> str:
+    try:
+        urllib.request.urlopen("http://10.0.2.2:1/", timeout=10).close()
+    except OSError as error:
+        expect("refused" not in str(error), f"the host answered: {error}")
+        return str(error)
+    raise AssertionError("the host answered")
+
+
+def unified_groups() -> str:
+    there = Path("/sys/fs/cgroup/cgroup.controllers").read_text().split()
+    expect({"cpu", "cpuset"} <= set(there), there)
+    return " ".join(there)
+
+
+# ---- the reader's commands ----
+
+
+def command(*words: str, limit_s: float = LIMIT_S) -> str:
+    done = subprocess.run(
+        ["sched-labs", *words], capture_output=True, text=True, timeout=limit_s, cwd="/", check=False
+    )
+    expect(done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def doctor() -> str:
+    facts = json.loads(command("doctor", "--json"))
+    expect(isinstance(facts, dict) and bool(facts), facts)
+    say("note: " + command("doctor"))
+    return command("doctor", "--for", "workshop").strip()
+
+
+def address() -> str:
+    found = command("url").strip()
+    expect(found.startswith("http://localhost:8888/book/?token="), found)
+    return "http://localhost:8888/book/?token=…"
+
+
+def in_a_terminal(name: str) -> str:
+    path = HOME / f"{name}.json"
+    command("run", name, "--profile", "tiny", "--json", str(path))
+    return measured(name)
+
+
+def measured(name: str) -> str:
+    """Judge a result by its file: who made it, what is in it, and what it says is missing."""
+    path = HOME / f"{name}.json"
+    result = json.loads(path.read_text())
+    expect(path.owner() == "reader", f"it belongs to {path.owner()}")
+    expect(result["kind"] == name and result["timing"] == "native", result["kind"])
+    expect(result["machine"]["kernel"] == platform.release(), result["machine"]["kernel"])
+    expect(result["rows"] > 0 and bool(result["columns"]), f"{result['rows']} rows")
+    missing = [note["text"] for note in result["notes"] if note["level"] == "missing"]
+    if name == "runqlat.histogram":
+        counted = instruments(result)
+        expect("bpf" in counted, f"counted by {', '.join(counted)}; {missing}")
+    if name == "quota.hog":
+        expect(result["machine"]["cgroup"] == "v2", result["machine"]["cgroup"])
+    for text in missing:
+        say(f"note: {name} misses: {text}")
+    return f"{result['rows']} rows in {result['duration_s']:.0f} s"
+
+
+def instruments(result: dict[str, Any]) -> list[str]:
+    """Which instruments really have rows."""
+    column = next(column for column in result["columns"] if column["name"] == "instrument")
+    return [column["words"][code] for code in sorted(set(column["codes"]))]
+
+
+def kept() -> str:
+    found = sorted(path.name for path in HOME.glob("*.json"))
+    expect(len(found) == len(IN_A_TERMINAL) + len(IN_A_PAGE), found)
+    return ", ".join(found)
+
+
+def clean() -> str:
+    say_so = command("clean").strip()
+    left = subprocess.run(["pgrep", "-af", "workloads|sched-labs-probe"], capture_output=True, text=True)
+    expect(left.returncode == 1, left.stdout)
+    return say_so
+
+
+# ---- the server's kernel, as a page's Run button has it ----
+
+
+class Kernel:
+    """A notebook kernel that the service started, in the service's control group and under its limits."""
+
+    def __init__(self) -> None:
+        key = command("url").strip().rpartition("=")[2]
+        # The address that the forwarded port arrives at; on 127.0.0.1 nobody listens.
+        shown = subprocess.run(
+            ["ip", "-4", "-o", "addr", "show", "scope", "global"], capture_output=True, text=True
+        )
+        self.where = shown.stdout.split()[3].partition("/")[0] + ":8888"
+        self.headers = {"Host": "localhost:8888", "Authorization": f"token {key}"}
+        request = urllib.request.Request(
+            f"http://{self.where}/api/kernels", b"{}", {**self.headers, "Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            self.id = json.load(answer)["id"]
+        self.key = key
+
+    def run(self, code: str) -> str:
+        """What `code` prints.  Raises AssertionError with its error."""
+        import websocket
+
+        channel = websocket.create_connection(
+            f"ws://{self.where}/api/kernels/{self.id}/channels?token={urllib.parse.quote(self.key)}",
+            host="localhost:8888",
+            timeout=LIMIT_S,
+        )
+        asked = uuid.uuid4().hex
+        content = {
+            "code": code,
+            "silent": False,
+            "store_history": False,
+            "allow_stdin": False,
+            "stop_on_error": True,
+        }
+        header = {
+            "msg_id": asked,
+            "msg_type": "execute_request",
+            "session": "vm",
+            "username": "",
+            "version": "5.3",
+        }
+        message = {
+            "header": header,
+            "parent_header": {},
+            "metadata": {},
+            "content": content,
+            "channel": "shell",
+        }
+        printed = ""
+        try:
+            channel.send(json.dumps(message))
+            while True:
+                answer = json.loads(channel.recv())
+                if answer["parent_header"].get("msg_id") != asked:
+                    continue
+                if answer["msg_type"] == "stream":
+                    printed += answer["content"]["text"]
+                elif answer["msg_type"] == "error":
+                    raise AssertionError("\n".join(answer["content"]["traceback"][-3:]))
+                elif answer["msg_type"] == "status" and answer["content"]["execution_state"] == "idle":
+                    return printed
+        finally:
+            channel.close()
+
+
+def in_a_page(kernel: Kernel, name: str) -> str:
+    module, _, experiment = name.partition(".")
+    where = kernel.run(
+        f"from sched_labs import {module}\n"
+        f"result = {module}.{experiment}(profile='tiny')\n"
+        f"result.save({str(HOME / name)!r} + '.json')\n"
+        "print(open('/proc/self/cgroup').read().strip())"
+    )
+    return f"{measured(name)}, in {where.strip().splitlines()[-1]}"
+
+
+if __name__ == "__main__":
+    os.chdir("/")
+    main(sys.argv[1])
+    os.sync()
+    say("over")
