@@ -113,6 +113,7 @@ def test_an_image_whose_binary_has_left_the_archive_is_not_offered() -> None:
     with pytest.raises(UnknownKernelError, match=r"no kernel 7\.1") as refused:
         names.choose(DEBIAN, names.parse("7.1"))
     assert "5.10, 6.1, 6.12, 6.18, 6.19, 7.2" in refused.value.remedy
+    assert "kernels list" in refused.value.remedy
 
 
 def test_a_series_is_not_the_beginning_of_another() -> None:
@@ -143,6 +144,13 @@ def test_ubuntus_names_are_understood() -> None:
         Architecture: amd64
         Section: kernel
         Size: 14900000
+        Depends: kmod, linux-base (>= 4.5ubuntu1~16.04.1), linux-modules-6.8.0-101-generic
+
+        Package: linux-modules-6.8.0-101-generic
+        Version: 6.8.0-101.101
+        Architecture: amd64
+        Section: kernel
+        Size: 26000000
 
         Package: linux-image-6.8.0-1008-aws
         Version: 6.8.0-1008.8
@@ -151,10 +159,39 @@ def test_ubuntus_names_are_understood() -> None:
         Size: 14900000
     """
     found = names.packages(names.stanzas(textwrap.dedent(text)), "amd64")
-    assert (
-        names.choose(found, names.parse("6.8", "ubuntu"), "ubuntu").package == "linux-image-6.8.0-101-generic"
-    )
+    chosen = names.choose(found, names.parse("6.8", "ubuntu"), "ubuntu")
+    assert chosen.package == "linux-image-6.8.0-101-generic"
+    # The configuration, from which a guest learns its tick, lies in the other package.
+    assert chosen.parts == ("linux-image-6.8.0-101-generic", "linux-modules-6.8.0-101-generic")
+    assert chosen.size_bytes == 40_900_000
     assert len(found) == 2
+
+
+def test_an_ubuntu_host_uses_ubuntus_kernels_from_its_own_mirror(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What apt-get indextargets says on an Ubuntu with its sources as they come; no Ubuntu was at hand.
+    targets = """http://archive.ubuntu.com/ubuntu/ universe
+http://archive.ubuntu.com/ubuntu/ main
+http://security.ubuntu.com/ubuntu/ main
+"""
+    monkeypatch.delenv("SCHED_LABS_DEBIAN_MIRROR", raising=False)
+    monkeypatch.setattr(
+        packages.platform, "freedesktop_os_release", lambda: {"ID": "ubuntu", "ID_LIKE": "debian"}
+    )
+    monkeypatch.setattr(packages, "_keyring", lambda kind: Path(f"/usr/share/keyrings/{kind}.gpg"))
+    monkeypatch.setattr(
+        packages, "_host_apt", lambda *words: targets if words[0] == "apt-get" else 'Acquire::Retries "3";'
+    )
+    assert packages.distribution() == "ubuntu"
+    assert catalogue.gallery() == names.GALLERY["ubuntu"]
+    apt = packages._Apt(names.suites(names.parse("6.8", "ubuntu"), "ubuntu"))
+    said = (cache / ".apt" / "etc" / "noble.list").read_text()
+    assert "signed-by=/usr/share/keyrings/ubuntu.gpg] http://archive.ubuntu.com/ubuntu noble main" in said
+    assert apt.suites == ("noble",)
+    assert names.suites(names.parse("6.14", "ubuntu"), "ubuntu") == ("noble-updates",)
+    with pytest.raises(UnknownKernelError, match="flavours here: generic"):
+        names.parse("6.8-rt", "ubuntu")
 
 
 # the package archive, with an apt that fails as the real one does
@@ -462,7 +499,8 @@ def test_a_workload_brings_its_headers() -> None:
 
 def test_an_experiment_brings_the_workloads_that_it_names_and_no_list_of_others() -> None:
     assert experiment._workloads("sched_labs.experiments.sleeper") == ["sleeper"]
-    assert {"burn", "wakeup"} <= set(experiment._workloads("sched_labs.experiments.runqlat"))
+    assert set(experiment._workloads("sched_labs.experiments.regimes")) >= {"wakeup", "worker"}
+    assert "/lab/sched_labs/experiments/python_hops.py" in contents.library("sched_labs.experiments.hops")
     # Else every new experiment and every new workload would change what a deterministic run depends on.
     assert (
         contents.library("sched_labs.experiments.sleeper")["/lab/sched_labs/experiments/__init__.py"] == b""

@@ -7,6 +7,7 @@ Times are the host's mood; what is tested is what each kernel is, decides and co
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from kernels import deterministic
 
 from sched_labs import kernels
 from sched_labs.errors import ParameterError, WorkloadError
+from sched_labs.experiments import find
 from sched_labs.kernels.errors import GuestError, JobError, KernelError, PackageError, QemuError
 from sched_labs.machine.bpf import bcc_module
 
@@ -125,6 +127,22 @@ def test_an_experiment_returns_its_result_from_another_kernel() -> None:
     switches = (together.voluntary_switches + together.involuntary_switches) / together.round_trips
     assert switches.median() == pytest.approx(2, abs=0.2)
     assert result.flags if result.timing == "vm-emulated" else True
+    line = result.provenance_line()
+    assert f"Linux {result.machine['kernel']} (CFS" in line
+    assert ("emulated machine" if result.timing == "vm-emulated" else "(KVM)") in line
+
+
+def test_the_probes_of_an_experiment_work_on_another_kernel() -> None:
+    result = find("runqlat.histogram")(kernel=EEVDF, profile="tiny", progress=False, save=False)
+    assert result.machine["scheduler"] == "EEVDF"
+    waits = result.data.groupby("instrument")["waits"].sum()
+    assert ("bpf" in waits) == (bcc_module() is not None)
+    assert waits["self_timed"] > 0
+    assert (waits > 0).all()
+    assert (result.summary()["schedstat_mean_ns"].dropna() > 0).all()  # the kernel's own run delay
+    assert result.summary()["schedstat_mean_ns"].notna().any()
+    figure = result.plot()
+    assert not re.search(r"\d (ns|µs)\b", figure.caption) or result.timing == "vm-kvm"
 
 
 def test_errors_come_out_of_the_guest() -> None:

@@ -195,4 +195,15 @@ def test_a_column_for_each_kernel(here: Result) -> None:
     ]
     assert {table["002-091", name] for name in gallery.GALLERY} == {claims_kernels.HOLDS}
     assert table["002-091", claims_kernels.THIS] == claims_kernels.UNKNOWN
+    # What was said of defaults: of CFS's only there, of real-time threads until the fair server took over.
+    assert [table["002-051", name] for name in ("6.1", "6.12")] == [
+        claims_kernels.HOLDS,
+        claims_kernels.FAILS,
+    ]
+    assert [table["004-041", name] for name in ("6.18", "7.2")] == [
+        claims_kernels.HOLDS,
+        claims_kernels.FAILS,
+    ]
+    assert {table["002-102", name] for name in gallery.GALLERY} == {claims_kernels.HOLDS}
+    assert {table["004-011", name] for name in gallery.GALLERY} == {claims_kernels.FAILS}
     assert judged._repr_html_().count("<tr>") == len(claims_kernels.CLAIMS) + 1

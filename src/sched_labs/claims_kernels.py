@@ -5,6 +5,7 @@ Per kernel there is the recorded run of the sleeper among hogs, and what the ker
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -130,6 +131,42 @@ def _is_cfs(known: Evidence) -> Verdict:
     return _verdict(not known.eevdf, f"It has {known.fact('kernel.scheduler')}.")
 
 
+def _since_6_6(known: Evidence) -> Verdict:
+    release = str(known.fact("kernel.release"))
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    if not numbers:
+        raise CannotTell(f"Its release, {release}, is no number.")
+    new = (int(numbers[1]), int(numbers[2])) >= (6, 6)
+    return _verdict(known.eevdf == new, f"Linux {numbers[0]} has {known.fact('kernel.scheduler')}.")
+
+
+def _defaults(known: Evidence) -> Verdict:
+    said = {"latency_ns": 6_000_000, "min_granularity_ns": 750_000, "wakeup_granularity_ns": 1_000_000}
+    told = {name: known.facts.get(f"tunable.{name}") for name in said}
+    if not any(told.values()):
+        return Verdict(FAILS, "It has none of the three.")
+    cpus = known.fact("cpu.count")
+    values = ", ".join(f"{value:,}" for value in told.values() if value)
+    scaled = "" if cpus == 1 else "; with more than one CPU they are multiplied"
+    return _verdict(told == said, f"{values} ns on {cpus} CPU{'s' * (cpus > 1)}{scaled}.")
+
+
+def _rt_defaults(known: Evidence) -> Verdict:
+    said = {
+        "rr_timeslice_ms": 100,
+        "rt_period_us": 1_000_000,
+        "rt_runtime_us": 950_000,
+        "cfs_bandwidth_slice_us": 5_000,
+    }
+    other = {name: value for name in said if (value := known.fact(f"tunable.{name}")) != said[name]}
+    listed = ", ".join(f"{name} is {value:,}" for name, value in other.items())
+    return _verdict(not other, f"Here {listed}." if other else "All four.")
+
+
+def _burst_sysctl(known: Evidence) -> Verdict:
+    return _sysctls(known, ("cfs_bw_burst_enabled",))
+
+
 def _sysctls(known: Evidence, names: tuple[str, ...]) -> Verdict:
     there = {name: known.sources.get(f"tunable.{name}", "") for name in names}
     there = {name: place for name, place in there.items() if known.facts.get(f"tunable.{name}") is not None}
@@ -199,6 +236,14 @@ CLAIMS = [
                 "a collection of switch benchmarks (004)", _child_first),
     KernelClaim("002-045", "All that holds back an endless SCHED_FIFO loop is sched_rt_runtime_us.",
                 "the usual advice on real-time policies", _rt_runtime),
+    KernelClaim("002-102", "EEVDF replaced CFS in Linux 6.6.", WAKEUP_ARTICLE, _since_6_6),
+    KernelClaim("002-051", "sched_latency_ns is 6 ms, and the two granularities are 0.75 and 1 ms.",
+                WAKEUP_ARTICLE, _defaults),
+    KernelClaim("004-041", "A round-robin slice is 100 ms, real-time threads get 950,000 of 1,000,000 µs, a "
+                "group's slice of its quota is 5,000 µs.", "a collection of switch benchmarks (004)",
+                _rt_defaults),
+    KernelClaim("004-011", "Bursts are switched on with sched_cfs_bw_burst_enabled.",
+                "a collection of switch benchmarks (004)", _burst_sysctl),
     KernelClaim("002-096", "A quota cannot absorb a burst.", WAKEUP_ARTICLE, _no_burst),
     KernelClaim("002-091", "A group at its quota makes its light threads wait for most of a period's rest.",
                 WAKEUP_ARTICLE, _throttles_all),

@@ -83,13 +83,16 @@ def live(*names: str, profile: str = PROFILE, progress: bool = True) -> list[Res
     The guests' time is a machine's: real with KVM, else an emulator's; each Result says which.
     Boots a guest for each, about half a minute; raises what `kernels.run` raises.
     """
-    from .experiments import find
+    from .kernels import run_experiment
 
     results = []
     with Progress("the sleeper on other kernels", len(names or GALLERY), show=progress) as total:
         for name in names or GALLERY:
-            total.say(f"Linux {name}")
-            results.append(find(EXPERIMENT)(profile=profile, kernel=name, progress=False, save=False))
+
+            def say(text: str, name: str = name) -> None:
+                total.say(f"Linux {name}: {text}")
+
+            results.append(run_experiment(EXPERIMENT, name, {"profile": profile}, say=say))
             total.step(f"Linux {name}")
     return results
 

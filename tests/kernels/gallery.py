@@ -11,7 +11,8 @@ from typing import Any
 import deterministic
 import pytest
 
-from sched_labs import kernels
+from sched_labs import experiments, kernels
+from sched_labs.errors import ResultError
 from sched_labs.kernels import names, packages
 from sched_labs.machine.bpf import bcc_module
 
@@ -81,3 +82,22 @@ def test_preempt_rt_preempts_a_long_system_call(name: str) -> None:
     assert worst[name, ""] < worst[plain, "preempt=full"]
     if plain in ("6.12", "6.18"):  # 7.2 has no preempt=none any more
         assert worst[plain, "preempt=none"] > 5 * worst[name, ""]
+
+
+@pytest.mark.usefixtures("own_lock")
+@pytest.mark.parametrize("kernel", [name for name in ("6.1", "6.12") if name in GALLERY] or GALLERY[-1:])
+@pytest.mark.parametrize("name", experiments.names())
+def test_every_experiment_runs_in_a_guest(name: str, kernel: str) -> None:
+    result = experiments.find(name)(kernel=kernel, profile="tiny", progress=False, save=False)
+    assert result.kind == name
+    assert result.parameters["kernel"] == kernel
+    assert str(result.machine["kernel"]).startswith(f"{kernel}.")
+    assert result.timing in ("vm-kvm", "vm-emulated")
+    assert len(result.data) > 0
+    assert len(result.summary()) > 0
+    try:
+        words = result.plot().caption
+    except ResultError as refused:
+        assert "under a millisecond" in refused.what
+    else:
+        assert words

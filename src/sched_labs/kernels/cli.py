@@ -146,16 +146,27 @@ def _show(answer: runner.Answer, as_json: bool) -> None:
 
 def _run_experiment(name: str, wanted: list[str], given: dict[str, Any], options: dict[str, Any]) -> None:
     """An experiment on each kernel; every result is kept like any other."""
+    from .. import experiments
     from .experiment import run_experiment
 
-    for kernel in wanted:
-        result = run_experiment(name, kernel, given, **options)
-        kept = result.save()
-        print(f"{kernel}  {result.provenance_line()}")
-        print(result.summary().to_string(index=False))
-        for note in result.notes:
-            print(f"  [{note.level}] {note.text}", file=sys.stderr)
-        print(f"  kept in {kept}")
+    try:
+        experiments.find(name)
+    except ParameterError as error:
+        raise ParameterError(error.what, f"{error.remedy} And these jobs: {', '.join(JOBS)}.") from None
+    with Progress(name, len(wanted)) as progress:
+        for kernel in wanted:
+
+            def say(text: str, kernel: str = kernel) -> None:
+                progress.say(f"{kernel}: {text}")
+
+            result = run_experiment(name, kernel, given, say=say, **options)
+            progress.step(kernel)
+            kept = result.save()
+            print(f"{kernel}  {result.provenance_line()}")
+            print(result.summary().to_string(index=False))
+            for note in result.notes:
+                print(f"  [{note.level}] {note.text}", file=sys.stderr)
+            print(f"  kept in {kept}")
 
 
 def _lines(value: Any) -> list[str]:

@@ -102,7 +102,8 @@ def _file_of(module: str) -> Path | None:
 
 @cache
 def _imports(module: str) -> frozenset[str]:
-    """Every module of the library that a module's source names in an import, anywhere in it."""
+    """Every module of the library that a module's source names, anywhere in it: in an import, or by the name
+    of its file beside it (a script that it starts)."""
     path = _file_of(module)
     assert path
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
@@ -115,6 +116,8 @@ def _imports(module: str) -> frozenset[str]:
             origin = ".".join(part for part in (above, node.module or "") if part)
             found.add(origin)
             found.update(f"{origin}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"\w+\.py", str(node.value)):
+            found.add(f"{package}.{str(node.value).removesuffix('.py')}")
     return frozenset(name for name in found if _file_of(name))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import store
@@ -19,11 +19,13 @@ _CALL = "sched_labs.kernels.jobs.experiment:measure"
 
 
 def _workloads(module: str) -> list[str]:
-    """The workloads that an experiment's module, or one that it imports, calls by name.
+    """The workloads that an experiment's module, or one beside it that it imports, calls by name.
 
     A guest holds no others: a change to some other program must not change the digits of a deterministic run.
     """
-    named = contents.words(contents.library(module))
+    beside = f"/lab/{module.rpartition('.')[0].replace('.', '/')}/"
+    files = contents.library(module)
+    named = contents.words({path: text for path, text in files.items() if path.startswith(beside)})
     return [name for name in build.names() if name in named]
 
 
@@ -34,11 +36,13 @@ def run_experiment(
     timing: str = "vm",
     *,
     progress: bool = True,
+    say: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Result:
     """Runs an experiment in a guest with that kernel and returns its Result.
 
     name: of the experiment, `context_switch.matrix`; parameters: its own, and `profile`.
+    say: is told what is going on, in place of a bar of this run's own: for runs that are parts of a whole.
     options: more for `kernels.run`: cpus, memory_mib, append, deadline_s.
 
     The measuring runs in the guest, on its clock.
@@ -59,7 +63,8 @@ def run_experiment(
         )
     module = experiment.function.__module__
     title = kernel if isinstance(kernel, str) else kernel.name
-    with Progress(f"{experiment.name} on {title}", 1, show=progress) as bar:
+    with Progress(f"{experiment.name} on {title}", 1, show=progress and say is None) as bar:
+        tell = say or bar.say
         answer = runner.run(
             kernel,
             _CALL,
@@ -71,7 +76,7 @@ def run_experiment(
             timing=timing,
             modules=[module],
             native=_workloads(module),
-            progress=lambda text, share: bar.say(f"{text} {share:.0%}" if share else text),
+            progress=lambda text, share: tell(f"{text} {share:.0%}" if share else text),
             **options,
         )
         bar.step("done")

@@ -104,6 +104,7 @@ def packages(found: Iterable[dict[str, str]], architecture: str) -> list[Package
 
     From 6.19 on, Debian splits the image: `linux-image-*` is empty.  It depends on `linux-binary-*`, which
     holds the image, and on `linux-base-*`, which holds its configuration.
+    Ubuntu's `linux-image-*` holds the image, and `linux-modules-*` the configuration.
     """
     by_name: dict[tuple[str, str], dict[str, str]] = {}
     for fields in found:
@@ -117,8 +118,12 @@ def packages(found: Iterable[dict[str, str]], architecture: str) -> list[Package
             continue
         if not match["flavour"] and not match["arch"]:
             continue  # a flavour this book does not boot (Ubuntu's -aws, -oem ...)
-        split = re.findall(r"\blinux-(?:binary|base)-\d[^\s,]+", fields.get("Depends", ""))
-        parts = sorted(split, reverse=True) if any("binary" in part for part in split) else [package]
+        split = re.findall(r"\blinux-(?:binary|base|modules)-\d[^\s,]+", fields.get("Depends", ""))
+        modules = [part for part in split if part.startswith("linux-modules-")]
+        if any("binary" in part for part in split):
+            parts = sorted(set(split) - set(modules), reverse=True)
+        else:
+            parts = [package, *modules]
         parts = [part for part in parts if (part, version) in by_name]
         if not parts or "base" in parts[0]:
             continue  # the image was announced but is not (or no longer) in the archive
@@ -151,5 +156,6 @@ def choose(kernels: Iterable[Package], name: KernelName, distribution: str = "de
     )
     raise UnknownKernelError(
         f"The package archive offers no kernel {name} ({flavour}).",
-        f"It has {', '.join(offered)}." if offered else "`sched-labs kernels list` shows what can be had.",
+        (f"Where it would be, there are {', '.join(offered)}. " if offered else "")
+        + "`sched-labs kernels list --refresh` shows what can be had.",
     )

@@ -352,7 +352,9 @@ class _Apt:
     def packages(self) -> list[Package]:
         found = self._run("apt-cache", "pkgnames", "linux-").split()
         kernels = [
-            n for n in found if re.match(r"linux-(image|binary|base)-\d", n) and not n.endswith("-dbg")
+            n
+            for n in found
+            if re.match(r"linux-(image|binary|base|modules)-\d", n) and not n.endswith("-dbg")
         ]
         if not kernels:
             return []
@@ -363,7 +365,9 @@ class _Apt:
     def download(self, package: Package, into: Path, progress: Callable[[float], None]) -> list[Path]:
         """The .deb files, their checksums verified by apt."""
         environment = os.environ | {"APT_CONFIG": str(self.config), "LC_ALL": "C.UTF-8"}
-        command = ["apt-get", "-q", "download", *(f"{part}={package.version}" for part in package.parts)]
+        # setpriv: a download does not outlive the program that wants it.
+        command = ["setpriv", "--pdeathsig", "KILL", "apt-get", "-q", "download"]
+        command += [*(f"{part}={package.version}" for part in package.parts)]
         with (
             tempfile.TemporaryFile("w+") as complaint,
             subprocess.Popen(
