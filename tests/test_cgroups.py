@@ -222,32 +222,79 @@ def test_an_error_or_ctrl_c_leaves_nothing(
     assert own_groups() == [] and group_of(sleeper.pid) == before
 
 
-@pytest.mark.usefixtures("allowed")
-def test_a_killed_program_leaves_a_group_that_the_next_one_takes_away() -> None:
-    code = (
-        "import os, sys, subprocess\nfrom sched_labs import cgroups\n"
-        "child = subprocess.Popen(['sleep', '300'])\n"
-        "with cgroups.group('killed', quota_us=50_000) as group:\n"
-        "    group.add(child.pid)\n    print(group.path, child.pid, flush=True)\n    sys.stdin.read()\n"
-    )
+KILLED = (
+    "import os, sys, subprocess\nfrom sched_labs import cgroups\n"
+    "child = subprocess.Popen(['sleep', '300'])\n"
+    "with cgroups.group('killed', quota_us=50_000) as group:\n"
+    "    group.add(child.pid)\n    print(group.path, child.pid, flush=True)\n    sys.stdin.read()\n"
+)
+
+
+def killed(before: str = "") -> tuple[subprocess.Popen[str], str, int]:
+    """A program that has a group with a child in it: the program, the group, the child."""
     program = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", before + KILLED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert program.stdout
     path, child = program.stdout.readline().split()
+    return program, path, int(child)
+
+
+def gone(path: str, within_s: float = 20) -> bool:
+    end = time.monotonic() + within_s
+    while Path(path).exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    return not Path(path).exists()
+
+
+@pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize("reaped", [True, False], ids=["reaped", "zombie"])
+def test_a_killed_program_leaves_no_group(reaped: bool) -> None:
+    """The whole process group is killed, as a notebook's server does it; nobody runs anything afterwards."""
+    program, path, child = killed("import os; os.setsid()\n")
     try:
         assert any(said.startswith(f"Left alone: the control group {path}") for said in cgroups.clear())
+        program.send_signal(signal.SIGKILL)
+        if reaped:
+            program.wait()
+        assert gone(path)
+        os.kill(child, 0)  # it was moved out, not ended
+        assert path.rpartition("/")[2] not in group_of(child)
+    finally:
+        program.kill()
+        program.wait()
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("allowed")
+def test_what_a_guard_did_not_take_away_the_next_program_does() -> None:
+    """The guard is killed too."""
+    program, path, child = killed("from sched_labs.cgroups import _Guard; _Guard.watch = lambda: None\n")
+    try:
         program.send_signal(signal.SIGKILL)
         program.wait()
         assert Path(path).exists()
         with cgroups.group("next"):
             assert not Path(path).exists()
-        os.kill(int(child), 0)  # it was moved out, not ended
-        assert path not in group_of(int(child))
+        os.kill(child, 0)
+        assert path.rpartition("/")[2] not in group_of(child)
     finally:
         program.kill()
         program.wait()
-        os.kill(int(child), signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("allowed")
+def test_the_guard_ends_with_its_program() -> None:
+    code = (
+        "from pathlib import Path\nimport os\nfrom sched_labs import cgroups\n"
+        "for name in ('one', 'two'):\n    with cgroups.group(name): pass\n"
+        "print(Path(f'/proc/self/task/{os.getpid()}/children').read_text())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    (guard,) = done.stdout.split()  # one for both groups
+    assert not Path(f"/proc/{guard}").exists()
 
 
 @pytest.mark.usefixtures("allowed")

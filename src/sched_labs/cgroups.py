@@ -18,19 +18,23 @@ One interface for both versions, in the kernel's own units:
 | cpus                    | cpuset.cpus           | cpuset.cpus in a hierarchy of its own |
 
 Everything is inside one parent group, `sched-labs`, in the first place where this user may make groups.  A
-group's name tells whose it is (process number and start time), so that the next run and `sched-labs clean`
-can take away what a killed program left.  Where a controller had to be switched on for our groups (v2), the
-parent's name says so (`sched-labs+cpu`), and it is switched off with the last of them.
+group's name tells whose it is (process number and start time).  Should this program be killed, a guard that
+sleeps at the end of a pipe takes its groups away; and the next run and `sched-labs clean` look once more.
+Where a controller had to be switched on for our groups (v2), the parent's name says so (`sched-labs+cpu`),
+and it is switched off with the last of them.
 
 Source of names and limits: Documentation/admin-guide/cgroup-v2.rst and Documentation/scheduler/sched-bwc.rst.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -320,6 +324,7 @@ def group(
     if not re.fullmatch(r"[a-z0-9-]+", name):
         raise ParameterError(f"A group cannot be called {name!r}.", "Use letters, digits and hyphens.")
     check_limit(quota_us, period_us, burst_us)
+    _Guard.watch()
     clear()
     homes = _homes()  # before anybody puts this very process into the group
     made: list[str] = []
@@ -582,9 +587,14 @@ def _parents() -> list[str]:
 
 def _lives(pid: int, start: str) -> bool:
     try:
-        return owner_mark(pid) == f"{pid}:{start}"
+        return owner_mark(pid) == f"{pid}:{start}" and not _has_ended(pid)
     except OSError:
         return False
+
+
+def _has_ended(pid: int) -> bool:
+    """A process that was killed keeps its number until its parent asks how it ended."""
+    return (files.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def clear(*, everything: bool = False) -> list[str]:
@@ -609,6 +619,53 @@ def clear(*, everything: bool = False) -> list[str]:
                 _remove(parent, homes)
                 said.append(f"Removed: the empty control group {parent}.")
     return said
+
+
+class _Guard:
+    """A process that outlives this one by a moment: what a SIGKILL leaves behind, it takes away."""
+
+    _CODE = (
+        "import sys\n"
+        "print(flush=True)\n"
+        "if not sys.stdin.read():\n"
+        "    sys.path.insert(0, sys.argv[1])\n"
+        "    from sched_labs import cgroups\n"
+        "    cgroups.sweep(int(sys.argv[2]))\n"
+    )
+    _of: int | None = None  # a forked child has groups, and so a guard, of its own
+
+    @classmethod
+    def watch(cls) -> None:
+        """Start the guard, once in each program, and wait until it sleeps: it disturbs no measurement."""
+        if cls._of == os.getpid():
+            return
+        home = str(Path(__file__).parents[1])
+        guard = subprocess.Popen(
+            [sys.executable, "-I", "-c", cls._CODE, home, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a notebook's server ends a kernel together with its process group
+        )
+        assert guard.stdout
+        guard.stdout.readline()
+        guard.stdout.close()
+        cls._of = os.getpid()
+        atexit.register(cls._dismiss, guard, os.getpid())
+
+    @staticmethod
+    def _dismiss(guard: subprocess.Popen[bytes], owner: int) -> None:
+        """A program that ends by itself has left nothing: any word on the pipe says so."""
+        if os.getpid() == owner:
+            guard.communicate(b"bye")
+
+
+def sweep(owner: int, *, within_s: float = 10.0) -> None:
+    """Take away the groups of a program that has just been killed, as soon as the kernel has ended it."""
+    end = time.monotonic() + within_s
+    while any(f"/{owner}." in folder for folder, _ in left_behind()) and time.monotonic() < end:
+        clear()
+        time.sleep(0.05)
 
 
 # ---- the kernel's files ----
