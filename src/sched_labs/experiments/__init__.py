@@ -52,8 +52,10 @@ MODULES = {
     "ticks.gaps": "ticks",
     "omission.compared": "omission",
     "migration.cost": "migration",
+    "pool.pinned": "pool",
     "smt.sharing": "smt",
     "numa.chase": "numa",
+    "reserved.residents": "reserved",
 }
 
 
