@@ -17,6 +17,7 @@ from . import (
     fpu,
     latency,
     loops,
+    pool,
     reference,
     ring,
     switching,
@@ -38,6 +39,7 @@ MODULES = (
     ring,
     loops,
     switching,
+    pool,
 )
 CLAIMS = [claim for module in MODULES for claim in module.CLAIMS]
 
