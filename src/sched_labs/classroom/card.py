@@ -59,6 +59,14 @@ HEADLINES: dict[str, Callable[[pd.DataFrame], dict[str, float]]] = {
 }
 
 
+def numbers(run: result.Result) -> dict[str, float]:
+    """What the room compares of one run: name -> ns.  Empty for a kind that has no such number."""
+    if run.kind not in HEADLINES:
+        return {}
+    found = HEADLINES[run.kind](run.summary())
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
 def make() -> dict[str, Any]:
     """The card of this machine.  Raises ResultError where nothing was measured yet."""
     kinds = {claim.kind for claim in claims.CLAIMS} | set(HEADLINES)
@@ -67,14 +75,13 @@ def make() -> dict[str, Any]:
         newest = result.latest(kind)
         if newest is None or newest.timing != "native":
             continue
-        numbers = HEADLINES[kind](newest.summary()) if kind in HEADLINES else {}
         results.append(
             {
                 "kind": kind,
                 "recorded_at": newest.recorded_at,
                 "profile": str(newest.parameters.get("profile", "")),
                 "flags": len(newest.flags),
-                "numbers_ns": {name: value for name, value in numbers.items() if math.isfinite(value)},
+                "numbers_ns": numbers(newest),
                 "claims": {claim.id: verdict.outcome for claim, verdict in claims.judge(newest)},
             }
         )

@@ -15,20 +15,26 @@ import subprocess
 import sys
 import tempfile
 import threading
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from .. import experiments, result
 from ..errors import SchedLabError
-from . import board
+from . import board, card
 
 PAGE = Path(__file__).with_name("demo.html")
 # What "next" goes through; an experiment without an entry has one regime, its defaults.
 REGIMES: dict[str, list[dict[str, Any]]] = {
     "runqlat.histogram": [{"workers": 2}, {"workers": 4}, {"workers": 8}],
+    "sleeper.among_hogs": [{"hogs": 1}, {"hogs": 3}, {"hogs": 7}],
+    "context_switch.matrix": [{"between": ["threads"]}, {"between": ["processes"]}],
     "warmup.sweep": [{"access": ["random"]}, {"access": ["sequential"]}],
 }
+
+# How a run ends that was not broken: by itself, or by a key (the second one while Python was still starting).
+_STOPPED = (0, 130, -signal.SIGINT)
 
 
 class Stage:
@@ -44,6 +50,7 @@ class Stage:
         self.error = ""
         self._json, self._draft = folder / "result.json", folder / "draft.svg"
         self._progress, self._said = folder / "progress", folder / "said"
+        self._drawn: tuple[Any, str] = (None, "")
         self._lock = threading.Lock()
 
     def do(self, action: str) -> None:
@@ -53,28 +60,29 @@ class Stage:
             if action == "start":
                 self._start()
             elif action == "stop":
-                self._stop(signal.SIGINT)  # what was measured so far stays
+                self._stop()  # what was measured so far stays
             elif action == "next":
-                self._stop(signal.SIGKILL)
+                self._stop()
                 self.regime = (self.regime + 1) % len(self.regimes)
                 self._start()
             elif action in ("class", "recorded"):
                 self.view = "live" if self.view == action else action
             elif action == "reset":
-                self._stop(signal.SIGKILL)
+                self._stop()
                 self.regime, self.view = 0, "live"
                 self._forget()
             else:
                 raise SchedLabError(f"There is no action {action!r}.")
 
     def end(self) -> None:
+        """Stop what runs.  An interrupted run takes its own things away; only one that hangs is killed."""
         with self._lock:
-            self._stop(signal.SIGKILL)
+            self._stop()
 
     def state(self) -> dict[str, Any]:
         """For the page: title, regime, running, label, done, total, view, figure (HTML), error."""
         running = self.child is not None and self.child.poll() is None
-        if self.child is not None and not running and self.child.returncode not in (0, 130, -signal.SIGKILL):
+        if self.child is not None and not running and self.child.returncode not in _STOPPED:
             self.error = self._said.read_text(errors="replace").strip()[-400:] or "The experiment failed."
         told: dict[str, Any] = {}
         with contextlib.suppress(OSError, IndexError, ValueError):
@@ -84,7 +92,7 @@ class Stage:
             figure = self._figure(running)
         except SchedLabError as error:
             self.error = str(error)
-        chosen = ", ".join(f"{key} {value}" for key, value in self.regimes[self.regime].items())
+        chosen = ", ".join(f"{key} {_words(value)}" for key, value in self.regimes[self.regime].items())
         return {
             "title": self.name,
             "regime": chosen or "as in the book",
@@ -98,22 +106,43 @@ class Stage:
         }
 
     def _figure(self, running: bool) -> str:
+        if running and self.view == "live":
+            return self._draft.read_text(encoding="utf-8") if self._draft.exists() else ""
+        # The page asks again and again: drawn anew only when what is drawn has changed.
+        seen = (self.view, _stamp(self._json), _stamp(self.cards) if self.view == "class" else 0)
+        if self._drawn[0] != seen:
+            self._drawn = (seen, self._draw())
+        return self._drawn[1]
+
+    def _draw(self) -> str:
         if self.view == "class":
             if self.cards is None:
                 raise SchedLabError(
                     "No folder of cards was named.", "Start with: sched-labs demo … --class FOLDER"
                 )
-            return board.strips(board.read(self.cards)[0])._repr_html_()
+            return str(self._class(board.read(self.cards)[0])._repr_html_())
         if self.view == "recorded":
             kept = result.recorded(self.name)
             if kept is None:
                 raise SchedLabError(f"No run of {self.name} ships with the book.")
-            return f"<p>Recorded: {kept.machine_line()}</p>{kept.plot()._repr_html_()}"
-        if running:
-            return self._draft.read_text(encoding="utf-8") if self._draft.exists() else ""
+            return f"<p>Recorded: {escape(kept.machine_line())}</p>{kept.plot()._repr_html_()}"
         if self._json.exists():
-            return result.load(self._json).plot(recorded=result.recorded(self.name))._repr_html_()
+            return str(result.load(self._json).plot(recorded=result.recorded(self.name))._repr_html_())
         return ""
+
+    def _class(self, cards: dict[str, dict[str, Any]]) -> Any:
+        """The room's numbers of this experiment, and among them, lit, those of the run on the screen."""
+        room = {
+            name: {**one, "results": [entry for entry in one["results"] if entry["kind"] == self.name]}
+            for name, one in cards.items()
+        }
+        if self._json.exists():
+            own = card.numbers(result.load(self._json))
+            room["this run"] = {"results": [{"kind": self.name, "numbers_ns": own}]}
+        room = {name: one for name, one in room.items() if any(e["numbers_ns"] for e in one["results"])}
+        if not room:
+            raise SchedLabError(f"No card of the class has a number of {self.name}.")
+        return board.strips(room, "this run")
 
     def _start(self) -> None:
         if self.child is not None and self.child.poll() is None:
@@ -134,11 +163,11 @@ class Stage:
                 start_new_session=True,
             )
 
-    def _stop(self, how: int) -> None:
+    def _stop(self) -> None:
         if self.child is None or self.child.poll() is not None:
             return
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.child.pid, how)
+            os.kill(self.child.pid, signal.SIGINT)
         try:
             self.child.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -148,6 +177,18 @@ class Stage:
     def _forget(self) -> None:
         for path in (self._json, self._draft, self._progress):
             path.unlink(missing_ok=True)
+
+
+def _stamp(path: Path | None) -> int:
+    """when a file, or what a folder holds, was last changed; 0 where there is none."""
+    try:
+        return path.stat().st_mtime_ns if path else 0
+    except OSError:
+        return 0
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 class Server(ThreadingHTTPServer):
@@ -198,8 +239,9 @@ class _Handler(BaseHTTPRequestHandler):
             "default-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
         )
         self.send_header("Referrer-Policy", "no-referrer")
-        self.end_headers()
-        self.wfile.write(data)
+        with contextlib.suppress(ConnectionError):  # a page that was closed meanwhile
+            self.end_headers()
+            self.wfile.write(data)
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """A terminal beside a projector stays quiet."""
@@ -209,6 +251,9 @@ def serve(name: str, *, port: int = 0, cards: Path | None = None, announce: Any 
     """Show an experiment until Ctrl-C; nothing is left running."""
     with tempfile.TemporaryDirectory(prefix="sched-labs-") as folder:
         stage = Stage(name, Path(folder), cards)
+        # A terminal that is closed, or a service that is stopped, must not leave the experiment running.
+        for way in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(way, lambda number, frame: sys.exit(128 + number))
         with Server(stage, port) as server:
             announce(f"{stage.name}: {server.address}\nKeys: s start, x stop, n next regime, o the class, "
                      "f the recorded run, r reset, d dark or light.  Ctrl-C here ends it.")  # fmt: skip
