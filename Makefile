@@ -2,6 +2,7 @@
 # make book    the same without serving
 # make test    set up and run the whole test suite
 # make test-kernels   every kernel of the book, booted under QEMU (minutes)
+# make vm-test   the reader's virtual machine, made and booted under QEMU (root; a quarter of an hour)
 # make check   linters, types, C warnings
 # make bench   what measuring costs, against its peers
 # make bench-book   how long `make book` takes from a fresh clone (minutes)
@@ -11,18 +12,20 @@
 # FRESH=1        measure again even where nothing changed
 # PYTHON=...     another Python than the first one found that is new enough
 # PROVISION=no   leave the system's packages alone
+# RELEASE=bookworm   Debian 12 for `make vm-test` (default: trixie, Debian 13)
 
 PROFILE ?= quick
 FRESH ?=
 PYTHON ?=
 PROVISION ?= yes
+RELEASE ?= trixie
 
 VENV := .venv
 BOOK := $(VENV)/bin/python -m sched_labs.book
 BOOK_OPTIONS := --profile $(PROFILE) $(if $(FRESH),--fresh)
 
 .DEFAULT_GOAL := help
-.PHONY: help live book test test-kernels check bench bench-book clean system
+.PHONY: help live book test test-kernels vm-test check bench bench-book clean system
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -41,6 +44,10 @@ test: $(VENV)/installed-test
 
 test-kernels: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest tests/kernels/gallery.py
+
+# Needs nothing of this folder but what is committed.
+vm-test:
+	@bash scripts/vm-test.sh $(RELEASE)
 
 check: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # vm-test.sh [RELEASE] - try the reader's virtual machine without Vagrant: `make vm-test` (Debian 13), or 12 by
 # `scripts/vm-test.sh bookworm`.  Needs root, x86-64, debootstrap, QEMU, some 8 GiB in TMPDIR (default /var/tmp) and
-# a network; a quarter of an hour where the processor has to be emulated.
+# a network.  The processor is emulated, which takes a quarter of an hour; ACCEL=kvm where KVM works (a /dev/kvm that
+# is there may still not: then QEMU ends at once).
 #
 # A Debian is made in a folder and provisioned by scripts/provision.sh --vm, as the Vagrantfile does it, from what is
 # committed; a newer kernel is installed afterwards.  Then it boots twice from a disk image under QEMU, without any
@@ -83,6 +84,7 @@ git -C "$here" archive HEAD | tar -C "$root/vagrant" -xf - # what is committed
 say "provisioning it, as vagrant would"
 inside SCHED_LABS_PROFILE=tiny bash /vagrant/scripts/provision.sh --vm 8888
 check "every chapter was measured to its end" 0 "$(grep -c 'failed; its page' "$work/log" || true)"
+grep -A 8 'failed; its page' "$work/log" || true
 say "provisioning it again"
 before=$SECONDS
 inside SCHED_LABS_PROFILE=tiny bash /vagrant/scripts/provision.sh --vm 8888
@@ -145,7 +147,7 @@ page=http://127.0.0.1:$port/book name=localhost:8888
 
 boot() { # first or second
     # cx16=off: the emulation of that instruction in QEMU 7.2 lets guests crash now and then.
-    qemu-system-x86_64 -machine q35,accel=kvm:tcg -cpu max,cx16=off -smp 2 -m 2048 -nodefaults -display none -no-reboot \
+    qemu-system-x86_64 -machine q35,accel="${ACCEL:-tcg}" -cpu max,cx16=off -smp 2 -m 2048 -nodefaults -display none -no-reboot \
         -kernel "$work/$1" -append "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 mitigations=off vm-inside=$1" \
         -drive file="$work/disk",format=raw,if=none,id=disk,cache=unsafe -device nvme,drive=disk,serial=1 \
         -netdev user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:"$port"-:8888 -device virtio-net-pci,netdev=net \
