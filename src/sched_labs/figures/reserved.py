@@ -151,8 +151,8 @@ def _caption(table: pd.DataFrame) -> str:
     how = "pinned" if rows["condition"].iloc[0] == "pinned" else "in a cpuset"
     return (
         f"With its thread {how} this CPU had {axes.number_text(interrupts, 2)} interrupts in a second; "
-        f"{awake} of {len(threads)} kinds of kernel threads that are bound to it ran; and the thread was taken off it "
-        f"{axes.number_text(taken, 2)} times in a second."
+        f"{awake} of {len(threads)} kinds of kernel threads that are bound to it ran; "
+        f"and the thread was taken off it {axes.number_text(taken, 2)} times in a second."
     )
 
 
