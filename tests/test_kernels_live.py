@@ -99,13 +99,15 @@ def test_the_bpf_probe_counts_every_wait(name: str) -> None:
 
 @BOTH
 def test_two_deterministic_runs_are_the_same_to_the_byte(name: str) -> None:
-    first, second = deterministic.run(name), deterministic.run(name)
-    assert deterministic.as_text(first) == deterministic.as_text(second)
+    """This one and the recorded one, or where that has another key, two of this machine."""
+    first = deterministic.run(name)
     deterministic.check_relations(first)
     why = deterministic.difference(first)
-    if why:
-        pytest.skip(f"repeated and plausible, but not compared with the recorded run: {why}")
-    assert first.value == deterministic.recorded(name)["value"]  # type: ignore[index]
+    if not why:
+        assert first.value == deterministic.recorded(name)["value"]  # type: ignore[index]
+        return
+    assert deterministic.as_text(first) == deterministic.as_text(deterministic.run(name))
+    pytest.skip(f"repeated and plausible, but not compared with the recorded run: {why}")
 
 
 def test_an_experiment_returns_its_result_from_another_kernel() -> None:

@@ -1,6 +1,7 @@
 """Recorded deterministic answers: what they are, how they are compared, and how they are made.
 
     python tests/kernels/deterministic.py          # records all of them anew, in two minutes
+    python tests/kernels/deterministic.py 6.1 7.2  # only these
 
 An answer is a function of its key: the kernel's package, QEMU, the guest's command line and its initramfs.
 With the same key it must be equal to the digit.
@@ -10,6 +11,7 @@ With another one there is nothing to compare, and only relations are tested.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +83,7 @@ def check_relations(answer: Any) -> None:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name in kernels.gallery():
+    for name in sys.argv[1:] or kernels.gallery():
         answer = run(name)
         check_relations(answer)
         (FOLDER / f"{JOB}-{name}.json").write_text(as_text(answer))
