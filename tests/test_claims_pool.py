@@ -1,0 +1,87 @@
+"""Claims about pinning a pool: each judged on CONSTRUCTED summaries for every outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from claim_cases import Case, judged, without_a_case
+
+from sched_labs.claims import FAILS, HOLDS, UNKNOWN
+from sched_labs.claims.pool import CLAIMS
+
+CLAIM = {claim.id: claim for claim in CLAIMS}
+Row = dict[str, Any]
+
+
+def case(
+    owner: str = "thread",
+    intruder: str = "none",
+    placement: str = "pinned",
+    *,
+    ratio: float = np.nan,
+    p99: float = 200e3,
+    switches: float = 1.0,
+    cpu: float = 50e3,
+    moves: float = 0.0,
+    kernel: float = 0.0,
+    queue: float = 1,
+    stall: float = 100e3,
+    half: float = 0.02,
+) -> Row:
+    row: Row = {"owner": owner, "intruder": intruder, "placement": placement, "moves_per_request": moves,
+                "kernel_moves_per_request": kernel, "queue_requests": queue, "waiting_threads": 2,
+                "stall_ns": stall}  # fmt: skip
+    for name, value in (("ratio{}_p99", ratio), ("p99{}_ns", p99), ("switches{}_per_request", switches),
+                        ("cpu{}_ns_per_request", cpu)):  # fmt: skip
+        for part, factor in (("", 1), ("_lo", 1 - half), ("_hi", 1 + half)):
+            row[name.format(part)] = factor * value
+    return row
+
+
+def ratios(thread: float, request: float, long: float | None = None) -> list[Row]:
+    rows = [case(owner, intruder, ratio=ratio) for owner, ratio in (("thread", thread), ("request", request))
+            for intruder in ("none", "short", "long")]  # fmt: skip
+    return [case("thread", "long", ratio=long) if long and row["owner"] == "thread" and
+            row["intruder"] == "long" else row for row in rows]  # fmt: skip
+
+
+MOVED = case(placement="free", cpu=200e3, moves=0.2, kernel=0.3)
+CASES: list[Case] = [
+    ("000-074", HOLDS, ratios(0.5, 2), "thread's data, intruder none: 0.5 (0.49 to 0.51)"),
+    ("000-074", FAILS, ratios(0.5, 2, long=10), "thread's data, intruder long: 10"),
+    ("000-074", FAILS, ratios(1, 0.5), "request's data, intruder none: 0.5"),
+    ("000-074", UNKNOWN, ratios(0.5, 1), "Not every difference is seen"),
+    ("000-074", UNKNOWN, ratios(0.5, 2)[1:], "did not measure the thread's data"),
+    ("000-087", HOLDS, [case(), MOVED], "pinned 50 µs, free 200 µs with 0.2 moves"),
+    ("000-087", FAILS, [case(cpu=300e3), MOVED], "pinned 300 µs, free 200 µs"),
+    ("000-087", UNKNOWN, [case(cpu=199e3), MOVED], "overlap"),
+    ("000-087", UNKNOWN, [case(), case(placement="free")], "hardly moved either"),
+    ("000-087", UNKNOWN, [case()], "no free workers"),
+    ("000-097", HOLDS, [case(), MOVED], "At most 0 moves a request pinned, and 0.3 free"),
+    ("000-097", FAILS, [case(kernel=0.1), MOVED], "At most 0.1 moves"),
+    ("000-097", UNKNOWN, [case(kernel=0.005), MOVED], "At most 0.005"),
+    ("000-097", UNKNOWN, [case(kernel=np.nan), MOVED], "does not tell"),
+    ("000-010", HOLDS, [case(switches=0.5), MOVED], "0.50 switches a request pinned, 1.00 free"),
+    ("000-010", FAILS, [case(), MOVED], "1.00 switches a request pinned, 1.00 free"),
+    ("000-010", UNKNOWN, [case(half=0.3), MOVED], "too wide"),
+    ("000-010", UNKNOWN, [case()], "did not measure"),
+    ("000-072", HOLDS, [case(intruder="long")], "Up to 1 requests"),
+    ("000-072", FAILS, [case(intruder="long", queue=9)], "Up to 9 requests waited for one worker"),
+    ("000-072", UNKNOWN, [case(intruder="long", queue=2)], "Up to 2 requests"),
+    ("000-072", UNKNOWN, [case()], "did not measure"),
+    ("000-077", HOLDS, [case(), case(intruder="short", p99=5e6)], "p99 200 µs without and 5 ms with them"),
+    ("000-077", FAILS, [case(), case(intruder="short", p99=300e3)], "200 µs without and 300 µs"),
+    ("000-077", UNKNOWN, [case(), case(intruder="short", p99=3.6e6)], "span 3.4 ms"),
+    ("000-077", UNKNOWN, [case(), case(intruder="short", stall=1e6)], "took 1 ms"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", CASES, ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)])
+def test_a_constructed_summary_is_judged(one: Case) -> None:
+    judged(CLAIM[one[0]], one)
+
+
+def test_every_claim_has_a_case_for_every_outcome() -> None:
+    assert without_a_case(CLAIMS, CASES) == set()
