@@ -69,7 +69,37 @@ def seen(condition: str, bpf: float, schedstat: float, half_width: float = 0.03)
     ]
 
 
+def switched(**hogs: tuple[int, int]) -> list[dict[str, Any]]:
+    """{thread: (times it left its CPU, how often of these it could go on)}."""
+    return [
+        {
+            "thread": name.replace("_", " "),
+            "left": left,
+            "preempted": could,
+            "slept": left - could,
+            "came": left,
+        }
+        for name, (left, could) in hogs.items()
+    ]
+
+
+def off_cpu(runnable_ns: int, uninterruptible_ns: int) -> list[dict[str, Any]]:
+    """How long a hog was off its CPU in each state, beside a parent that waits for its child."""
+    return [
+        {"role": "hog", "state": "runnable", "times": 9, "off_cpu_ns": runnable_ns},
+        {"role": "hog", "state": "uninterruptible", "times": 9, "off_cpu_ns": uninterruptible_ns},
+        {"role": "parent", "state": "uninterruptible", "times": 9, "off_cpu_ns": 10**9},
+    ]
+
+
 CASES: list[Case] = [
+    ("L21", FAILS, switched(ping=(9000, 10), hog_1=(200, 200), hog_2=(100, 99)), "300 times, 299 times"),
+    ("L21", HOLDS, switched(ping=(9000, 10), hog_1=(0, 0)), "0 times"),
+    ("L21", UNKNOWN, switched(hog_1=(3, 3)), "Too few"),
+    ("L21", UNKNOWN, switched(ping=(9000, 10)), "no thread that never sleeps"),
+    ("L23", FAILS, off_cpu(10**9, 0), "1.00 s in state 0 and for 0.00 s"),
+    ("L23", HOLDS, off_cpu(0, 5 * 10**8), "0.00 s in state 0 and for 0.50 s"),
+    ("L23", UNKNOWN, off_cpu(1000, 0), "hardly waited"),
     ("002-118", FAILS, seen("queue", 8e6, 7.9e6), "schedstat says 7.9 ms"),
     ("002-118", HOLDS, seen("queue", 8e6, 2e6), "schedstat says 2 ms"),
     ("002-118", UNKNOWN, seen("queue", 8e6, 7.9e6, 0.5), "too wide"),

@@ -269,6 +269,21 @@ def test_instruments_that_disagree_are_flagged() -> None:
     assert any("own clocks" in flag for flag in made(1000, 2_000_000, 1000))
 
 
+def test_two_humps_are_no_disagreement() -> None:
+    """A few waits more or less carry the median from one hump to the other."""
+    from sched_labs.experiments.base import Run
+
+    def waits(short: int, long: int) -> pd.DataFrame:
+        rows = [("preempted", 1_000_000, 1_040_000, short), ("preempted", 9_000_000, 9_400_000, long)]
+        return pd.DataFrame(rows, columns=["cause", "bin_low_ns", "bin_high_ns", "waits"])
+
+    for clocks, flags in ((waits(101, 99), 0), (waits(1, 199), 0), (waits(199, 1), 1)):
+        probe = waits(1, 199) if clocks["waits"].iloc[0] != 101 else waits(99, 101)
+        run = Run("runqlat.histogram", "tiny", progress=False, parameters={"threshold_ns": 10_000})
+        experiment._check_medians(run, probe, clocks)
+        assert len(run.notes) == flags
+
+
 def test_the_figure_does_not_add_the_instruments_up() -> None:
     from sched_labs.figures import histogram
 

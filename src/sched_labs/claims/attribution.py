@@ -137,6 +137,36 @@ def _misses_short_waits(table: pd.DataFrame) -> Verdict:
     return _half(1 - most, 1 - least, reason)
 
 
+def _never_switched_out(table: pd.DataFrame) -> Verdict:
+    hogs = table[table["thread"].str.startswith("hog")]
+    left, preempted = int(hogs["left"].sum()), int(hogs["preempted"].sum())
+    if hogs.empty:
+        raise CannotTell("This run had no thread that never sleeps.")
+    reason = (
+        f"threads that never sleep left their CPU {left} times, {preempted} times although they could go on."
+    )
+    if 0 < left < 10:
+        raise CannotTell(f"Too few: {reason}")
+    return Verdict(FAILS if left else HOLDS, reason)
+
+
+def _state_2_is_runnable(table: pd.DataFrame) -> Verdict:
+    hogs = table[table["role"].isin(["hog", "rival"])]
+    runnable, deep = (
+        float(hogs.loc[hogs["state"] == state, "off_cpu_ns"].sum())
+        for state in ("runnable", "uninterruptible")
+    )
+    parent = table[(table["role"] == "parent") & (table["state"] == "uninterruptible")]["off_cpu_ns"].sum()
+    reason = (
+        f"two threads that only waited for a CPU did so for {runnable / 1e9:.2f} s in state 0 and for "
+        f"{deep / 1e9:.2f} s in state 2, in which another waited for a process for {float(parent) / 1e9:.2f} s."
+    )
+    if max(runnable, deep) < 1e6:
+        raise CannotTell(f"They hardly waited: {reason}")
+    share = deep / (runnable + deep)
+    return _half(share, share, reason)
+
+
 CLAIMS = [
     Claim("002-020", "Scheduler latency is time during which other threads have the CPU.", COURSE, KIND,
           _threads_in_the_way),
@@ -147,6 +177,10 @@ CLAIMS = [
     Claim("002-036", "runqlat costs less than one per cent.", COURSE, "observer.cost", _below_one_percent),
     Claim("000-108", "Recording every switch with perf sched costs more than counting waits in the kernel.",
           WEB_COURSE, "observer.cost", _recording_is_dearer),
+    Claim("L21", "A thread that never sleeps is never switched out.", "a common belief", "switchgraph.window",
+          _never_switched_out),
+    Claim("L23", "offcputime --state 2 selects the threads that wait for a CPU.", COURSE,
+          "offcpu.stacks", _state_2_is_runnable),
     Claim("002-118", "Scheduler latency can be measured with eBPF only.", COURSE, "instruments.compared",
           _only_bpf),
     Claim("L47", "The kernel's own run delay (schedstat) misses most of a wake-up on an idle CPU.", ONE_VM,
