@@ -389,6 +389,7 @@ def test_a_room_is_shown_by_single_keys(served: Any, browser: Any, tmp_path: Pat
     page.locator("#progress").wait_for(state="hidden", timeout=20_000)
     assert troubles == []
     server.shutdown()
+    server.server_close()
     page.get_by_text("The demonstration has ended.").wait_for()
     context.close()
 
