@@ -159,7 +159,7 @@ def _state_2_is_runnable(table: pd.DataFrame) -> Verdict:
     parent = table[(table["role"] == "parent") & (table["state"] == "uninterruptible")]["off_cpu_ns"].sum()
     reason = (
         f"two threads that only waited for a CPU did so for {runnable / 1e9:.2f} s in state 0 and for "
-        f"{deep / 1e9:.2f} s in state 2, in which another waited for a process for {float(parent) / 1e9:.2f} s."
+        f"{deep / 1e9:.2f} s in state 2, in which another waited {parent / 1e9:.2f} s for a process."
     )
     if max(runnable, deep) < 1e6:
         raise CannotTell(f"They hardly waited: {reason}")
