@@ -17,6 +17,7 @@ from . import (
     fpu,
     latency,
     loops,
+    pinning,
     pool,
     reference,
     ring,
@@ -40,6 +41,7 @@ MODULES = (
     loops,
     switching,
     pool,
+    pinning,
 )
 CLAIMS = [claim for module in MODULES for claim in module.CLAIMS]
 

@@ -1,0 +1,187 @@
+"""Claims about where threads run: each judged on CONSTRUCTED summaries for every outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from claim_cases import Case, judged, without_a_case
+
+from sched_labs.claims import FAILS, HOLDS, UNKNOWN
+from sched_labs.claims.pinning import CLAIMS
+
+CLAIM = {claim.id: claim for claim in CLAIMS}
+Row = dict[str, Any]
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def spread(name: str, value: float, half: float) -> Row:
+    """Median and interval under the names of a summary; half is a share of the median."""
+    stem, unit = name.rsplit("_", 1)
+    return {
+        name: value,
+        f"{stem}_lo_{unit}": value - abs(value) * half,
+        f"{stem}_hi_{unit}": value + abs(value) * half,
+    }
+
+
+def move(
+    far: str = "same_cache",
+    kib: int = 64,
+    *,
+    ratio: float = 8.0,
+    warmup: float = 10_000,
+    stay: float = 4_000,
+    cost: float = 500_000,
+    wait: float = 20_000,
+    half: float = 0.1,
+    flagged: bool = False,
+    touch: str = "writes",
+) -> Row:
+    return (
+        {"touch": touch, "distance": far, "working_set_bytes": kib * KIB, "stay_ns": stay, "floor_ns": 100.0}
+        | {"wait_ns": wait, "flagged": flagged}
+        | spread("resume_ratio", ratio, half)
+        | spread("warmup_ns", warmup, half)
+        | spread("cost_ns", cost, half)
+    )
+
+
+SAME = move("same_cpu")
+MOVE_CASES: list[Case] = [
+    ("000-116", HOLDS, [SAME, move(), move("other_node", ratio=30)], "another core, said 8: 8 with 64 KiB"),
+    ("000-116", FAILS, [move(ratio=20, kib=16), move(ratio=8)], "said 8: 20 with 16 KiB and 8 with 64 KiB"),
+    ("000-116", FAILS, [move(), move("smt_sibling", ratio=8)], "the sibling, said 2: 8"),
+    ("000-116", UNKNOWN, [move(ratio=15, half=0.3)], "said 8: 15"),
+    ("000-116", UNKNOWN, [SAME], "moved nothing"),
+    ("000-116", UNKNOWN, [move("other_cpu")], "does not tell how far apart"),
+    ("000-116", UNKNOWN, [move(ratio=400, wait=2e6)], "waited 2 ms for the CPU"),
+    ("000-116", UNKNOWN, [move(flagged=True)], "not moved as often"),
+    ("000-116", UNKNOWN, [move(touch="reads")], "moved nothing"),
+    ("000-087", HOLDS, [move()], "64 KiB takes 10 µs more after a move"),
+    ("000-087", FAILS, [move(warmup=100), move(warmup=-200)], "takes 100 ns more"),
+    ("000-087", UNKNOWN, [move(warmup=400, half=0.3)], "Neither clearly cold nor clearly warm"),
+    ("000-087", UNKNOWN, [move(warmup=10_000, half=1.0)], "Neither"),
+    ("000-087", UNKNOWN, [move("smt_sibling")], "the same caches"),
+    ("migration-cost", HOLDS, [move(), move(kib=1024, cost=600_000)], "from 500 µs with 64 KiB to 600 µs"),
+    ("migration-cost", FAILS, [move(cost=50_000), move(kib=4096, cost=600_000)], "from 50 µs"),
+    ("migration-cost", FAILS, [move(cost=5e6)], "to 5 ms"),
+    ("migration-cost", UNKNOWN, [move(cost=260_000)], "260 µs"),
+    ("migration-cost", UNKNOWN, [move(cost=5e6, wait=4e6)], "other programs had it"),
+]  # fmt: skip
+
+
+def hand_over(place: str, trip: float, by: str = "pipe", *, moves: float = 0.0, half: float = 0.05) -> Row:
+    return {
+        "mechanism": by, "between": "threads", "placement": place, "round_trip_ns": trip,
+        "round_trip_lo_ns": trip * (1 - half), "round_trip_hi_ns": trip * (1 + half),
+        "migrations_per_1000": moves,
+    }  # fmt: skip
+
+
+ONE = hand_over("same_cpu", 5000)
+TURN_CASES: list[Case] = [
+    ("000-097", HOLDS, [ONE, hand_over("unpinned", 6000, moves=12)], "when pinned, 12 when free"),
+    ("000-097", FAILS, [hand_over("other_cpu", 5000, moves=3), hand_over("unpinned", 6000)], "at most 3"),
+    ("000-097", UNKNOWN, [ONE], "does not have both"),
+    ("004-022", HOLDS, [ONE, hand_over("unpinned", 11_000)], "shorter by 55% (pipe, threads)"),
+    ("004-022", FAILS, [ONE, hand_over("unpinned", 5000)], "shorter by 0%"),
+    ("004-022", FAILS, [ONE, hand_over("unpinned", 50_000)], "shorter by 90%"),
+    ("004-022", UNKNOWN, [ONE, hand_over("unpinned", 9_200)], "shorter by 46%"),
+    ("004-022", UNKNOWN, [ONE], "did not measure the placement unpinned"),
+    ("004-022", UNKNOWN, [hand_over(place, 1, "eventfd") for place in ("same_cpu", "unpinned")], "neither"),
+    ("004-024", HOLDS, [ONE, hand_over("other_cpu", 6000)], "1.2 to 1.2 times"),
+    ("004-024", FAILS, [ONE, hand_over("other_cpu", 60_000)], "12 to 12 times"),
+    ("004-024", UNKNOWN, [ONE, hand_over("other_cpu", 7500)], "span half as long again"),
+    ("004-024", UNKNOWN, [ONE, hand_over("other_cpu", 60_000, moves=1)], "moved all the same"),
+    ("004-024", UNKNOWN, [ONE], "the placement other cpu"),
+    ("004-024", UNKNOWN, [ONE, hand_over("other_cpu", 60_000, "futex")], "no mechanism in both"),
+]  # fmt: skip
+
+
+def pair(speed: float, name: str = "alu_alu", place: str = "siblings", half: float = 0.01) -> Row:
+    work = name.partition("_")[0]
+    return {"pair": name, "placement": place, "work": work, "switches_per_s": 1.0} | spread(
+        "speed_share", speed, half
+    )
+
+
+CORES = pair(1.0, place="cores")
+PAIR_CASES: list[Case] = [
+    ("000-001", HOLDS, [CORES, pair(0.99)], "99% (alu in alu and alu)"),
+    ("000-001", FAILS, [CORES, pair(0.6)], "60% (alu in alu and alu)"),
+    ("000-001", UNKNOWN, [CORES, pair(0.95)], "spans 95%"),
+    ("000-001", UNKNOWN, [CORES], "no two CPUs that are threads"),
+    ("000-001", UNKNOWN, [pair(0.6, "memory_memory")], "only compute"),
+    ("004-004", HOLDS, [pair(1.0, half=0.005), pair(0.99, "memory_memory", half=0.005)], "100% (alu"),
+    ("004-004", FAILS, [pair(1.0), pair(0.7, "memory_memory")], "70% (memory"),
+    ("004-004", UNKNOWN, [pair(0.95)], "95% (alu"),
+    ("004-004", UNKNOWN, [CORES], "no two CPUs"),
+    ("smt-share", HOLDS, [pair(0.55), pair(0.6, "memory_memory")], "55% (alu"),
+    ("smt-share", FAILS, [pair(0.55), pair(0.95, "memory_memory")], "95% (memory"),
+    ("smt-share", UNKNOWN, [pair(0.65)], "65%"),
+    ("smt-share", UNKNOWN, [CORES], "no two CPUs"),
+]  # fmt: skip
+
+
+def node(
+    ratio: float, mib: float = 64, distance: float = 20, *, local: bool = False, half: float = 0.01
+) -> Row:
+    return {"working_set_bytes": int(mib * MIB), "local": local, "firmware_distance": distance} | spread(
+        "slowdown_ratio", ratio, half
+    )
+
+
+LOCAL = node(np.nan, distance=10, local=True)
+NODE_CASES: list[Case] = [
+    ("000-119", HOLDS, [LOCAL, node(1.08, 0.5), node(1.08)], "1.08 times as long with 512 KiB, 1.08"),
+    ("000-119", FAILS, [LOCAL, node(1.0, 0.5), node(1.7)], "1.00 times as long with 512 KiB, 1.70"),
+    ("000-119", UNKNOWN, [LOCAL, node(1.12)], "1.12 times"),
+    ("000-119", UNKNOWN, [LOCAL], "one memory node"),
+    ("numa-distance", HOLDS, [LOCAL, node(1.0, 0.5), node(2.0)], "the firmware says 2 times"),
+    ("numa-distance", FAILS, [LOCAL, node(1.4)], "1.40 times as long with 64 MiB; the firmware says 2 times"),
+    ("numa-distance", UNKNOWN, [LOCAL, node(1.8)], "1.80 times"),
+    ("numa-distance", UNKNOWN, [LOCAL, node(1.8, distance=np.nan)], "tells no distances"),
+    ("numa-distance", UNKNOWN, [LOCAL], "one memory node"),
+]  # fmt: skip
+
+
+def resident(
+    rate: float,
+    kind: str = "timer",
+    *,
+    condition: str = "cpuset",
+    tick_free: bool = False,
+    half: float = 0.1,
+) -> Row:
+    name = {"timer": "LOC", "call": "RES", "anybody": "whoever took the CPU"}.get(kind, kind)
+    return {"condition": condition, "kind": kind, "name": name, "tick_free": tick_free} | spread(
+        "per_s", rate, half
+    )
+
+
+TAKEN = resident(5, "anybody")
+RESIDENT_CASES: list[Case] = [
+    ("002-101", HOLDS, [TAKEN, resident(250)], "with a cpuset of its own the CPU still had 250 LOC"),
+    ("002-101", HOLDS, [resident(0), resident(9, condition="partition")], "an isolated partition"),
+    ("002-101", FAILS, [TAKEN, resident(0), resident(0, "softirq")], "0 LOC"),
+    ("002-101", UNKNOWN, [resident(1, half=1.0)], "1 LOC"),
+    ("002-101", UNKNOWN, [resident(250, condition="pinned")], "could not make a cpuset"),
+    ("002-101", UNKNOWN, [TAKEN], "does not tell what interrupts"),
+    ("000-078", HOLDS, [resident(0, tick_free=True), resident(0.1, "call", tick_free=True)], "0.1 RES"),
+    ("000-078", FAILS, [resident(0, tick_free=True), resident(40, "call", tick_free=True)], "40 RES"),
+    ("000-078", UNKNOWN, [resident(1, tick_free=True, half=0.8)], "1 LOC"),
+    ("000-078", UNKNOWN, [resident(0)], "was not booted"),
+    ("000-078", UNKNOWN, [resident(5, "softirq", tick_free=True)], "none is told"),
+]  # fmt: skip
+CASES = MOVE_CASES + TURN_CASES + PAIR_CASES + NODE_CASES + RESIDENT_CASES
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}, {case[3]}")
+def test_a_claim_is_judged_by_its_intervals(case: Case) -> None:
+    judged(CLAIM[case[0]], case)
+
+
+def test_every_claim_has_a_case_for_each_outcome() -> None:
+    assert without_a_case(CLAIMS, CASES) == set()
