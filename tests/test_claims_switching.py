@@ -211,9 +211,9 @@ THREAD_CASES: list[Case] = [
 ]  # fmt: skip
 
 
-def batch(events: int, switches: float, cpu: float = 5000, half: float = 0.1) -> Row:
+def batch(events: int, wakeups: float, cpu: float = 5000, half: float = 0.1) -> Row:
     row: Row = {"batch_events": events}
-    for stem, value in (("switches{}_per_event", switches), ("cpu_ns{}_per_event", cpu)):
+    for stem, value in (("wakeups{}_per_event", wakeups), ("cpu_ns{}_per_event", cpu)):
         for part, number in zip(("", "_lo", "_hi"), around(value, half), strict=True):
             row[stem.format(part)] = number
     return row
@@ -238,6 +238,7 @@ WAKING_CASES: list[Case] = [
     ("000-092", HOLDS, [batch(1, 1), batch(1000, 0.001)], "1,000 times fewer (interval 818 to 1,222)"),
     ("000-092", FAILS, [batch(1, 1), batch(1000, 0.01)], "100 times fewer"),
     ("000-092", UNKNOWN, [batch(1, 1), batch(1000, 0.002)], "factor of two"),
+    ("000-092", UNKNOWN, [batch(1, 0.1), batch(1000, 0.001)], "The worker was late for most events"),
     ("000-092", UNKNOWN, [batch(1, 1)], "one batch size only"),
     ("000-091", HOLDS, [batch(1, 1, 20_000), batch(1000, 0.001)], "20 µs in batches of 1, 5 µs"),
     ("000-091", FAILS, [batch(1, 1, 6_000), batch(1000, 0.001)], "6 µs in batches of 1, 5 µs"),

@@ -196,6 +196,7 @@ int main(int argc, char **argv)
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     if (!strcmp(argv[1], "serve")) {
+        shared = lab_shared(sizeof *shared);
         plan.connections = lab_number("CONNECTIONS", argv[4], 1, MOST);
         return be_one(argv[2], argv[3]);
     }

@@ -349,17 +349,24 @@ def _batches(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     ordered = table.sort_values("batch_events")
     if len(ordered) < 2:
         raise CannotTell("This run measured one batch size only.")
-    return ordered.iloc[0], ordered.iloc[-1]
+    small = ordered.iloc[0]
+    if small.wakeups_hi_per_event < 0.5 / small.batch_events:
+        raise CannotTell(
+            "The worker was late for most events, and so had them in batches of its own: "
+            f"{_count(small.wakeups_per_event)} wake-ups an event where {int(small.batch_events)} were to come"
+            " together."
+        )
+    return small, ordered.iloc[-1]
 
 
 def _wakes_divided(table: pd.DataFrame) -> Verdict:
     small, large = _batches(table)
     wanted = large.batch_events / small.batch_events
-    least = small.switches_lo_per_event / large.switches_hi_per_event
-    most = small.switches_hi_per_event / large.switches_lo_per_event
-    before, after = small.switches_per_event, large.switches_per_event
+    least = small.wakeups_lo_per_event / large.wakeups_hi_per_event
+    most = small.wakeups_hi_per_event / large.wakeups_lo_per_event
+    before, after = small.wakeups_per_event, large.wakeups_per_event
     reason = (
-        f"{int(wanted):,} times the batch, switches for each event from {_count(before)} to {_count(after)}: "
+        f"{int(wanted):,} times the batch, wake-ups for each event from {_count(before)} to {_count(after)}: "
         f"{before / after:,.0f} times fewer (interval {least:,.0f} to {most:,.0f})."
     )
     if least >= wanted / 2 and most <= wanted * 2:

@@ -20,6 +20,7 @@ def summarise(result: Result) -> pd.DataFrame:
 
     batch_events     events that come together before the worker is told
     switches_per_event, switches_lo_per_event, switches_hi_per_event   of the worker, counted by the kernel
+    wakeups_per_event, wakeups_lo_per_event, wakeups_hi_per_event   the voluntary ones of them: it had slept
     cpu_ns_per_event, cpu_ns_lo_per_event, cpu_ns_hi_per_event   CPU time of the worker
     delay_p50_ns, delay_p50_lo_ns, delay_p50_hi_ns   from an event's time until it was done, half of them
     delay_p99_ns, delay_p99_lo_ns, delay_p99_hi_ns
@@ -33,6 +34,7 @@ def summarise(result: Result) -> pd.DataFrame:
             {
                 "batch_events": batch,
                 **spread("switches", "per_event", switches),
+                **spread("wakeups", "per_event", part.voluntary_switches / part.events),
                 **spread("cpu_ns", "per_event", part.cpu_ns / part.events),
                 **spread("delay_p50", "ns", part.p50_ns),
                 **spread("delay_p99", "ns", part.p99_ns),
@@ -71,7 +73,7 @@ def sweep(
     voluntary_switches, involuntary_switches, wakes; p50_ns, p99_ns, max_ns of the delays.
     """
     events = run.choose(tiny=200, quick=2000, full=20_000) if events is None else events
-    trials = run.choose(tiny=2, quick=5, full=9) if trials is None else trials
+    trials = run.choose(tiny=2, quick=4, full=9) if trials is None else trials
     if isinstance(batches, int) or not batches or len(batches) > 16 or min(batches) < 1:
         raise ParameterError(f"batches does not take {batches!r}.", "Give a list such as [1, 10, 100].")
     if not 1 <= period_us <= 1_000_000 or not 0 <= work_us <= period_us or events < max(batches) // 5:

@@ -29,7 +29,8 @@ def summarise(result: Result) -> pd.DataFrame:
     connections
     rate_per_s          requests that the clients send in a second, over all connections
     switches_per_request, switches_lo_per_request, switches_hi_per_request   of the server, as counted
-    cpu_ns_per_request, cpu_ns_lo_per_request, cpu_ns_hi_per_request   CPU time of the server
+    cpu_ns_per_request, cpu_ns_lo_per_request, cpu_ns_hi_per_request   CPU time of the server, from the first
+                        request to the last answer
     p50_ns, p50_lo_ns, p50_hi_ns   from a request's scheduled time to its answer, half of them
     p99_ns, p99_lo_ns, p99_hi_ns
     memory_bytes        resident memory that the server took for its connections, beyond what it was
@@ -93,7 +94,7 @@ def sweep(
     usual = run.choose(tiny=[5, 50], quick=[10, 100, 1000], full=[10, 100, 1000, 3000, 10_000])
     wanted = usual if connections is None else list(connections)
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    duration_ms = run.choose(tiny=40, quick=150, full=1000) if duration_ms is None else duration_ms
+    duration_ms = run.choose(tiny=40, quick=100, full=1000) if duration_ms is None else duration_ms
     _check(wanted, rates_per_s, work_us, trials, duration_ms)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     most = most_threads() if hard == resource.RLIM_INFINITY else min(most_threads(), (hard - 64) // 2)

@@ -116,15 +116,14 @@ def locks(
     budget_ms  after so long a lock is stopped, finished or not; what it had put by then counts
     java       ReentrantLock, fair and unfair, with and without tryLock, where java and javac are installed
 
-    The lock is held while the producers arrive, so that every lock begins with all of them waiting (Java's
-    begin as they come).
+    The lock is held while the producers arrive, so that every lock begins with all of them waiting.
     Data: one row per trial and lock: producers, items, elapsed_ns, user_ns and system_ns (of all producers;
     the kernel splits them by sampling at ticks on most machines), voluntary_switches, involuntary_switches,
     turns, jain_share, p50_ns, p99_ns, max_ns (upper edges of bins 4 to 6 % wide), finished.
     Method: Jain's index from Jain, Chiu and Hawe, DEC-TR-301, 1984.
     """
     items = run.choose(tiny=20_000, quick=600_000, full=1_000_000) if items is None else items
-    trials = run.choose(tiny=2, quick=7, full=11) if trials is None else trials
+    trials = run.choose(tiny=2, quick=5, full=11) if trials is None else trials
     budget_ms = run.choose(tiny=40, quick=200, full=15_000) if budget_ms is None else budget_ms
     _check(locks, producers, items, tries, trials, budget_ms)
     run.parameters |= {"items": items, "trials": trials, "budget_ms": budget_ms}

@@ -121,11 +121,11 @@ def summarise_memory(result: Result) -> pd.DataFrame:
     """
     data = result.data
     rows = []
+    without = data[data.threads == 0].set_index("trial").sort_index()
     for stack, part in data[data.threads > 0].groupby("stack_bytes", sort=False):
         treated = part.set_index("trial").sort_index()
-        idle = data[(data.threads == 0) & (data.stack_bytes == stack)].set_index("trial").sort_index()
-        both = treated.index.intersection(idle.index)
-        treated, idle = treated.loc[both], idle.loc[both]
+        both = treated.index.intersection(without.index)
+        treated, idle = treated.loc[both], without.loc[both]
         if treated.empty:
             continue
         row: dict[str, float] = {"stack_bytes": float(str(stack)), "threads": float(treated.threads.median())}
@@ -157,10 +157,9 @@ def memory(
     stacks_bytes  stack sizes to compare
     trials        for each size; the same wait without threads goes first in every other one
 
-    Data: one row per trial, stack size and condition (threads 0 or more): vm_bytes and rss_bytes of the
-    process, kernel_stack_bytes, page_table_bytes and slab_bytes of the machine, lost_bytes (by which
-    MemAvailable fell),
-    each as a change from before; cpu_share while the threads slept.
+    Data: one row per trial and stack size, and one per trial without threads (threads and stack_bytes 0):
+    vm_bytes and rss_bytes of the process, kernel_stack_bytes, page_table_bytes and slab_bytes of the machine,
+    lost_bytes (by which MemAvailable fell), each as a change from before; cpu_share while the threads slept.
     """
     threads = run.choose(tiny=50, quick=2000, full=10_000) if threads is None else threads
     trials = run.choose(tiny=2, quick=4, full=9) if trials is None else trials
@@ -185,13 +184,22 @@ def memory(
         "transparent_hugepages": thp.partition("[")[2].partition("]")[0] or None,
     }
     for trial in run.each(range(trials), label=lambda n: f"trial {n + 1}, {threads:,} threads"):
-        for stack in stacks_bytes:
-            for count in (0, threads) if trial % 2 == 0 else (threads, 0):
-                run.add([_held(run, trial, int(stack), count)])
+        conditions = [(0, 0), *((int(stack), threads) for stack in stacks_bytes)]
+        for stack, count in conditions if trial % 2 == 0 else conditions[::-1]:
+            run.add([_held(run, trial, stack, count)])
 
 
 def _held(run: Run, trial: int, stack: int, count: int) -> dict[str, float]:
-    arguments = ["--mode", "hold", "--threads", str(count), "--stack", str(stack), "--hold-ms", "250"]
+    arguments = [
+        "--mode",
+        "hold",
+        "--threads",
+        str(count),
+        "--stack",
+        str(stack or 64 * KIB),
+        "--hold-ms",
+        "250",
+    ]
     with workloads.start("threads", arguments, deadline_s=60) as held:
         before = _look(held.pid)
         held.go()

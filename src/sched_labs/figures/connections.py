@@ -16,7 +16,7 @@ PANELS = (
     Panel("Context switches for each request", "switches_per_request", NUMBER, "switches_lo_per_request",
           "switches_hi_per_request"),
     Panel("Server's CPU time for each request", "cpu_ns_per_request", TIME, "cpu_ns_lo_per_request",
-          "cpu_ns_hi_per_request"),
+          "cpu_ns_hi_per_request", guessed=False),
     Panel("99 of 100 requests are answered within", "p99_ns", TIME, "p99_lo_ns", "p99_hi_ns"),
 )  # fmt: skip
 
@@ -55,7 +55,7 @@ def _series(table: pd.DataFrame) -> list[Series]:
 
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
-    """Draw switches, CPU time and delay over the number of connections; predictions are times."""
+    """Draw switches, CPU time and delay over the number of connections; predictions are of the delay."""
     check_predictions(PANELS, predictions)
     table = frame(result)
     series = [one for one in _series(table) if not one.rows.empty]

@@ -32,6 +32,7 @@ class Panel:
 
     quantity   time (ns), size (bytes), number, or share (0 to 1, linear)
     least      smaller values, zero among them, stand at the edge, hollow; for logarithmic panels
+    guessed    whether the chapter asks for a prediction of it: others of the same unit show none
     """
 
     title: str
@@ -40,6 +41,7 @@ class Panel:
     low: str | None = None
     high: str | None = None
     least: float | None = None
+    guessed: bool = True
 
     def text(self, value: float) -> str:
         """A value of this quantity in words."""
@@ -153,7 +155,7 @@ def _marks(panel: Panel, predictions: Sequence[Prediction]) -> list[float]:
     return [
         value
         for made in predictions
-        if (value := {TIME: made.ns, SIZE: made.size_bytes}.get(panel.quantity)) is not None
+        if panel.guessed and (value := {TIME: made.ns, SIZE: made.size_bytes}.get(panel.quantity)) is not None
     ]
 
 

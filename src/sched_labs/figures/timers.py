@@ -20,7 +20,8 @@ NAMES = {
 PANELS = (
     Panel("Wake-ups of a quiet CPU, for each event", "bursts_per_event", NUMBER, "bursts_lo_per_event",
           "bursts_hi_per_event"),
-    Panel("CPU time for each event", "cpu_ns_per_event", TIME, "cpu_ns_lo_per_event", "cpu_ns_hi_per_event"),
+    Panel("CPU time for each event", "cpu_ns_per_event", TIME, "cpu_ns_lo_per_event", "cpu_ns_hi_per_event",
+          guessed=False),
     Panel("Half of the events are later than", "late_p50_ns", TIME, "late_p50_lo_ns", "late_p50_hi_ns"),
 )  # fmt: skip
 
@@ -42,7 +43,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
-    """Draw bursts, CPU time and lateness for each event; predictions are times, on the CPU time."""
+    """Draw bursts, CPU time and lateness for each event; predictions are of the lateness."""
     check_predictions(PANELS, predictions)
     table = frame(result)
     order = {name: place for place, name in enumerate(NAMES)}

@@ -10,13 +10,15 @@
  *
  *     ready tid=CLIENT tid=SERVER
  *     served by=loop connections=... requests=... elapsed_ns=... cpu_ns=... voluntary=... involuntary=...
- *         rss_bytes=... waits=...         of the server; waits: how often epoll_wait() returned (loop only)
+ *         rss_bytes=... waits=...         of the server, until all was answered and before anybody hung up;
+ *                                         rss_bytes: what it took for its connections; waits: how often
+ *                                         epoll_wait() returned (loop only)
  *     client sent=... answered=... p50_ns=... p99_ns=... max_ns=... late_ns=...
  *         from a request's scheduled time to its answer; late_ns: the 99th percentile of how late it was sent
  */
 #include "lab.h"
 
-#include <fcntl.h>
+#include <dirent.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -37,8 +39,8 @@ static double steps_per_us;
 
 static struct {
     _Atomic pid_t server_tid;
-    _Atomic int ready, go, over;
-    int64_t start_ns;
+    _Atomic int go;
+    _Atomic long requests, waits, rss_bytes; /* rss_bytes: of the server, before it takes any connection */
 } *shared;
 
 static void work(double us)
@@ -62,9 +64,60 @@ static void measure_steps(void)
     }
 }
 
-/* ---- the server ------------------------------------------------------------------------------------------ */
+/* What the kernel says of a process and all of its threads.  The clients look at the server from outside: it need not
+ * do anything for that, and what it does when everybody hangs up is no request's. */
+struct look {
+    int64_t at_ns, cpu_ns;
+    long voluntary, involuntary, rss_bytes;
+};
 
-static _Atomic long requests, waits;
+static FILE *of_process(pid_t pid, const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        lab_fail("%s", path);
+    return file;
+}
+
+static struct look look_at(pid_t pid)
+{
+    struct look found = {.at_ns = lab_now_ns()};
+    clockid_t clock;
+    if (clock_getcpuclockid(pid, &clock))
+        lab_fail("no clock of the server");
+    found.cpu_ns = lab_clock_ns(clock);
+    FILE *file = of_process(pid, "statm");
+    long pages = 0, resident = 0;
+    if (fscanf(file, "%ld %ld", &pages, &resident) != 2)
+        lab_fail("statm");
+    fclose(file);
+    found.rss_bytes = resident * sysconf(_SC_PAGESIZE);
+    char name[64], line[256];
+    snprintf(name, sizeof name, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(name);
+    if (!tasks)
+        lab_fail("%s", name);
+    for (struct dirent *one; (one = readdir(tasks));) {
+        if (one->d_name[0] == '.')
+            continue;
+        snprintf(name, sizeof name, "task/%.20s/status", one->d_name);
+        file = of_process(pid, name);
+        while (fgets(line, sizeof line, file)) {
+            long count;
+            if (sscanf(line, "voluntary_ctxt_switches: %ld", &count) == 1)
+                found.voluntary += count;
+            else if (sscanf(line, "nonvoluntary_ctxt_switches: %ld", &count) == 1)
+                found.involuntary += count;
+        }
+        fclose(file);
+    }
+    closedir(tasks);
+    return found;
+}
+
+/* ---- the server ------------------------------------------------------------------------------------------ */
 
 /* Serves what there is to serve on a connection; false when the client has gone.  recv() and send() need not find
  * out that this is a socket, as read() and write() must. */
@@ -79,7 +132,7 @@ static bool serve(int fd)
     long asked = got / 8;
     for (long i = 0; i < asked; i++)
         work((double)plan.work_us);
-    requests += asked;
+    shared->requests += asked;
     return send(fd, request, (size_t)got, 0) == got;
 }
 
@@ -96,7 +149,7 @@ static void run_loop(void)
     struct epoll_event found[AT_ONCE];
     for (long open = plan.connections; open > 0;) {
         int count = epoll_wait(watcher, found, AT_ONCE, -1);
-        waits++;
+        shared->waits++;
         for (int i = 0; i < count; i++)
             if (!serve(found[i].data.fd)) {
                 close(found[i].data.fd);
@@ -113,21 +166,11 @@ static void *serve_one(void *argument)
     return NULL;
 }
 
-static long resident_bytes(void)
-{
-    long pages = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (!file || fscanf(file, "%ld %ld", &pages, &resident) != 2)
-        lab_fail("/proc/self/statm");
-    fclose(file);
-    return resident * sysconf(_SC_PAGESIZE);
-}
-
 static void be_server(void)
 {
     for (long i = 0; i < plan.connections; i++)
         close(client[i]);
-    long before_rss = resident_bytes();
+    shared->rss_bytes = look_at(getpid()).rss_bytes;
     pthread_t *threads = calloc((size_t)plan.connections, sizeof *threads);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -137,26 +180,13 @@ static void be_server(void)
             if ((errno = pthread_create(&threads[i], &attributes, serve_one, (void *)(intptr_t)server[i])))
                 lab_fail("thread %ld", i);
     shared->server_tid = lab_tid();
-    shared->ready = 1;
     while (!shared->go)
         usleep(1000);
-    struct rusage before, after;
-    getrusage(RUSAGE_SELF, &before);
-    int64_t cpu = lab_clock_ns(CLOCK_PROCESS_CPUTIME_ID), start = lab_now_ns();
     if (plan.loop)
         run_loop();
     else
         for (long i = 0; i < plan.connections; i++)
             pthread_join(threads[i], NULL);
-    int64_t elapsed = lab_now_ns() - start;
-    cpu = lab_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    getrusage(RUSAGE_SELF, &after);
-    printf("served by=%s connections=%ld requests=%ld elapsed_ns=%" PRId64 " cpu_ns=%" PRId64
-           " voluntary=%ld involuntary=%ld rss_bytes=%ld waits=%ld\n",
-           plan.loop ? "loop" : "threads", plan.connections, requests, elapsed, cpu,
-           after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw, resident_bytes() - before_rss, waits);
-    fflush(stdout);
-    shared->over = 1;
 }
 
 /* ---- the clients ----------------------------------------------------------------------------------------- */
@@ -206,6 +236,8 @@ static void be_clients(void)
         lab_fail("timerfd");
     shared->go = 1;
     usleep(20000);
+    struct look before = look_at(shared->server_tid);
+    long waits_before = shared->waits;
     int64_t start = lab_now_ns() + 1000000, gap = 1000000000 / plan.rate;
     uint32_t which = 1;
     while (sent < total) {
@@ -229,12 +261,17 @@ static void be_clients(void)
     epoll_ctl(watcher, EPOLL_CTL_DEL, clock_fd, NULL);
     while (answered < sent && lab_now_ns() < patience)
         take_answers(watcher, 10);
+    long requests = shared->requests, waits = shared->waits - waits_before;
+    struct look after = look_at(shared->server_tid);
     for (long i = 0; i < plan.connections; i++)
         close(client[i]);
     qsort(delays, (size_t)answered, sizeof *delays, ascending);
     qsort(late, (size_t)sent, sizeof *late, ascending);
-    while (!shared->over)
-        usleep(1000);
+    printf("served by=%s connections=%ld requests=%ld elapsed_ns=%" PRId64 " cpu_ns=%" PRId64
+           " voluntary=%ld involuntary=%ld rss_bytes=%ld waits=%ld\n",
+           plan.loop ? "loop" : "threads", plan.connections, requests, after.at_ns - before.at_ns,
+           after.cpu_ns - before.cpu_ns, after.voluntary - before.voluntary, after.involuntary - before.involuntary,
+           after.rss_bytes - shared->rss_bytes, waits);
     printf("client sent=%ld answered=%ld p50_ns=%" PRId64 " p99_ns=%" PRId64 " max_ns=%" PRId64 " late_ns=%" PRId64
            "\n",
            sent, answered, answered ? delays[answered / 2] : 0, answered ? delays[answered * 99 / 100] : 0,
@@ -287,7 +324,7 @@ int main(int argc, char **argv)
     }
     for (long i = 0; i < plan.connections; i++)
         close(server[i]);
-    while (!shared->ready)
+    while (!shared->server_tid)
         usleep(1000);
     lab_barrier((pid_t[]){lab_tid(), shared->server_tid}, 2);
     be_clients();

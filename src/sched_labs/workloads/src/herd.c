@@ -17,7 +17,6 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -32,10 +31,9 @@ static struct {
     long threads, events, period_us, trials;
 } plan = {8, 200, 500, 3};
 
-static int shared, own[MOST_THREADS];
+static int shared, own[MOST_THREADS], finish; /* finish: everybody watches it too, and it tells that it is over */
 static _Atomic pid_t tids[MOST_THREADS];
 static _Atomic int way;
-static atomic_bool over;
 static pthread_barrier_t gate;
 static _Atomic int64_t wakes, empty, taken, voluntary, involuntary, cpu_ns;
 
@@ -43,13 +41,18 @@ static void watch(int number)
 {
     int fd = way == 2 ? own[number] : shared, watcher = epoll_create1(0);
     struct epoll_event wanted = {.events = EPOLLIN | (way == 1 ? EPOLLEXCLUSIVE : 0u)}, found;
-    if (watcher < 0 || epoll_ctl(watcher, EPOLL_CTL_ADD, fd, &wanted))
+    struct epoll_event last = {.events = EPOLLIN, .data.fd = finish};
+    wanted.data.fd = fd;
+    if (watcher < 0 || epoll_ctl(watcher, EPOLL_CTL_ADD, fd, &wanted) ||
+        epoll_ctl(watcher, EPOLL_CTL_ADD, finish, &last))
         lab_fail("epoll");
     pthread_barrier_wait(&gate);
     struct lab_tally before = lab_tally_now();
-    while (!over) {
-        if (epoll_wait(watcher, &found, 1, 50) < 1 || over)
-            continue; /* looks now and then whether it is over */
+    for (;;) {
+        if (epoll_wait(watcher, &found, 1, -1) < 1)
+            continue; /* a signal */
+        if (found.data.fd == finish)
+            break;
         uint64_t one;
         wakes++;
         if (read(fd, &one, sizeof one) == sizeof one)
@@ -86,7 +89,6 @@ static void sleep_until(int64_t ns)
 static void play(long trial, int by)
 {
     way = by;
-    over = false;
     wakes = empty = taken = voluntary = involuntary = cpu_ns = 0;
     pthread_barrier_wait(&gate);
     pthread_barrier_wait(&gate);
@@ -102,8 +104,12 @@ static void play(long trial, int by)
     for (int i = 0; i < 100 && (taken < plan.events || wakes != taken + empty); i++)
         usleep(1000);
     long woken = wakes, nothing = empty, events = taken;
-    over = true;
+    uint64_t end = 1;
+    if (write(finish, &end, sizeof end) != sizeof end)
+        lab_fail("write");
     pthread_barrier_wait(&gate);
+    if (read(finish, &end, sizeof end) != sizeof end)
+        lab_fail("read");
     printf("herd by=%s trial=%ld threads=%ld events=%ld wakes=%ld empty=%ld voluntary=%" PRId64
            " involuntary=%" PRId64 " cpu_ns=%" PRId64 "\n",
            ways[by], trial, plan.threads, events, woken, nothing, voluntary, involuntary, cpu_ns);
@@ -130,7 +136,8 @@ int main(int argc, char **argv)
     lab_begin(deadline_s);
     pthread_barrier_init(&gate, NULL, (unsigned)plan.threads + 1);
     shared = eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE);
-    if (shared < 0)
+    finish = eventfd(0, EFD_NONBLOCK);
+    if (shared < 0 || finish < 0)
         lab_fail("eventfd");
     pthread_t threads[MOST_THREADS];
     pid_t named[MOST_THREADS + 1];
