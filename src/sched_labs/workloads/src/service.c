@@ -16,8 +16,9 @@
  *     worker thread=0 served=... cpu_ns=... voluntary=... involuntary=... wait_ns=... timeslices=...
  *                                                    wait_ns, timeslices: run delay and times switched in, from
  *                                                    /proc/thread-self/schedstat; 0 where the kernel does not keep them
- *     service arrived=... completed=... waiting=... elapsed_ns=...   arrived is what was due until the end;
- *                                                    completed is what the threads counted, each for itself
+ *     service arrived=... completed=... waiting=... elapsed_ns=... began_ns=...   arrived is what was due until the
+ *                                                    end; completed is what the threads counted, each for itself;
+ *                                                    began_ns is the common start on the monotonic clock
  *     work loops=... ns=...                          with --calibrate-us only
  *
  * At the end of --duration-ms no thread begins another request; what has begun is finished.
@@ -198,8 +199,8 @@ static void report(int64_t elapsed_ns)
                i, w->served, w->tally.cpu_ns, w->tally.voluntary, w->tally.involuntary, w->wait_ns, w->timeslices);
         completed += w->served;
     }
-    printf("service arrived=%ld completed=%ld waiting=%ld elapsed_ns=%" PRId64 "\n", arrived, completed, waiting,
-           elapsed_ns);
+    printf("service arrived=%ld completed=%ld waiting=%ld elapsed_ns=%" PRId64 " began_ns=%" PRId64 "\n", arrived,
+           completed, waiting, elapsed_ns, start_ns);
 }
 
 int main(int argc, char **argv)

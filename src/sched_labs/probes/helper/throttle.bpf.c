@@ -1,0 +1,89 @@
+/* throttle.bpf.c - when the CPU quota of a control group held back its run queues, CPU by CPU.
+ *
+ * A group has a run queue on each CPU, and `cfs_rq.throttle_count` there is above zero while the group's own limit,
+ * or that of a group around it, holds it back.  At every switch on a CPU the program looks at the queue of the
+ * watched thread that ran there last.  It sees a throttling begin when that thread is taken off the CPU, or with the
+ * next switch there where the group had no thread on it; it sees it end when the group's first thread comes back.
+ *
+ * Every table is an array, and each CPU writes its own part only.  The defines are those of runqlat.bpf.c:
+ * TGID_OFFSET, GROUP_QUEUE_OFFSET, THROTTLE_COUNT_OFFSET, CPUS; and SPANS, for each CPU.
+ */
+
+#define PIDS (1 << 22)
+
+struct window {
+    u64 open_ns, close_ns;
+};
+
+struct spot {
+    u64 queue;    /* of the watched thread that ran here last; 0: none has */
+    u64 since_ns; /* throttled since then; 0: it is not */
+    u64 kept, lost; /* spans, and those for which there was no room */
+};
+
+struct span {
+    u64 begin_ns, end_ns;
+};
+
+BPF_F_TABLE("array", u32, u64, watched, PIDS / 64, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", u32, struct window, windows, 1, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", u32, struct spot, spots, CPUS, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", u32, struct span, spans, CPUS * SPANS, BPF_F_MMAPABLE);
+
+#define LOAD_(to, bits, from, offset) \
+    asm volatile("%0 = *(u" #bits " *)(%1 + %2)" : "=r"(to) : "r"(from), "i"(offset))
+#define LOAD(to, bits, from, offset) LOAD_(to, bits, from, offset)
+#define ARGUMENT(to, number) LOAD(to, 64, context, 8 * (number))
+
+static inline bool is_watched(u32 tgid)
+{
+    u32 word = tgid >> 6;
+    u64 *bits = watched.lookup(&word);
+    return bits && (*bits >> (tgid & 63) & 1);
+}
+
+static inline void keep(struct spot *spot, u32 cpu, u64 begin, u64 end)
+{
+    u32 place = cpu * SPANS + (spot->kept & (SPANS - 1));
+    struct span *span = spot->kept < SPANS ? spans.lookup(&place) : 0;
+    if (!span) {
+        spot->lost++;
+        return;
+    }
+    span->begin_ns = begin;
+    span->end_ns = end;
+    spot->kept++;
+}
+
+int on_switch(void *context)
+{
+    u64 prev, next, prev_tgid, next_tgid, queue;
+    u32 first = 0, cpu = bpf_get_smp_processor_id(), count = 0;
+    u64 now = bpf_ktime_get_ns();
+    struct window *window = windows.lookup(&first);
+    struct spot *spot = spots.lookup(&cpu);
+    if (!spot || !window || now < window->open_ns || now >= window->close_ns)
+        return 0;
+    ARGUMENT(prev, 1);
+    ARGUMENT(next, 2);
+    LOAD(prev_tgid, 32, prev, TGID_OFFSET);
+    LOAD(next_tgid, 32, next, TGID_OFFSET);
+    if (is_watched(next_tgid)) {
+        LOAD(queue, 64, next, GROUP_QUEUE_OFFSET);
+        spot->queue = queue;
+    } else if (is_watched(prev_tgid)) {
+        LOAD(queue, 64, prev, GROUP_QUEUE_OFFSET);
+        spot->queue = queue;
+    }
+    /* The group may have gone meanwhile: such a read fails, or finds a number, and never does harm. */
+    if (!spot->queue || bpf_probe_read_kernel(&count, sizeof count, (void *)(spot->queue + THROTTLE_COUNT_OFFSET)))
+        return 0;
+    if (count) {
+        if (!spot->since_ns)
+            spot->since_ns = now;
+    } else if (spot->since_ns) {
+        keep(spot, cpu, spot->since_ns, now);
+        spot->since_ns = 0;
+    }
+    return 0;
+}
