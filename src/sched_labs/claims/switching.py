@@ -353,8 +353,8 @@ def _batches(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     if small.wakeups_hi_per_event < 0.5 / small.batch_events:
         raise CannotTell(
             "The worker was late for most events, and so had them in batches of its own: "
-            f"{_count(small.wakeups_per_event)} wake-ups an event where {int(small.batch_events)} were to come"
-            " together."
+            f"{_count(small.wakeups_per_event)} wake-ups an event, with batches of "
+            f"{int(small.batch_events)}."
         )
     return small, ordered.iloc[-1]
 
