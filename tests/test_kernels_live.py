@@ -165,7 +165,8 @@ def test_a_kernel_that_panics_is_reported_with_its_console() -> None:
 
 def test_a_job_that_takes_too_long_meets_its_deadline() -> None:
     before = time.monotonic()
-    with pytest.raises(GuestError, match="still working"):
+    # On a busy machine the guest may not even be up by then; that is the same deadline.
+    with pytest.raises(GuestError, match=r"still working|had not come up"):
         kernels.run(CFS, "sleeper_among_hogs", {"wakes": 30_000}, deadline_s=8)
     assert time.monotonic() - before < 60  # 30,000 wake-ups, 2 ms apart, cannot have been over by then
 

@@ -5,15 +5,20 @@ Not part of `make test`: it takes a few minutes, and fetches what is not cached.
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
+import arm64
 import deterministic
 import pytest
 
 from sched_labs import experiments, kernels
 from sched_labs.errors import ResultError
-from sched_labs.kernels import names, packages
+from sched_labs.kernels import names, packages, qemu
+from sched_labs.kernels.errors import PackageError
 from sched_labs.machine.bpf import bcc_module
 
 GALLERY = kernels.gallery()
@@ -101,3 +106,29 @@ def test_every_experiment_runs_in_a_guest(name: str, kernel: str) -> None:
         assert "under a millisecond" in refused.what
     else:
         assert words
+
+
+@pytest.mark.usefixtures("own_lock")
+def test_arm64_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On any machine, with arm64 programs from their packages; see arm64.py for what this does not try."""
+    for needed in (qemu.BOARDS["arm64"].program, arm64.COMPILER):
+        if shutil.which(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    if sys.version_info[:2] != arm64.PYTHON:
+        pytest.skip("the library would have to be that of the same Python")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    world = tmp_path / "world"
+    world.mkdir()
+    try:
+        arm64.make_it_ours(monkeypatch, world)
+        kernels.get("6.12")
+    except PackageError as error:
+        pytest.skip(f"arm64 packages cannot be had: {error.what}")
+    facts = {k: f["value"] for k, f in kernels.run("6.12", "survey").value["facts"].items()}
+    assert (facts["cpu.arch"], facts["kernel.scheduler"]) == ("aarch64", "EEVDF")
+    assert facts["kernel.release"].endswith("-arm64")
+    counted = kernels.run("6.12", "throttle", {"seconds": 1.5}).value["cpu_stat"]
+    assert counted["nr_throttled"] >= 0.6 * counted["nr_periods"] >= 6
+    first, second = (deterministic.run("6.12") for _ in range(2))
+    assert deterministic.as_text(first) == deterministic.as_text(second)
+    deterministic.check_relations(first)
