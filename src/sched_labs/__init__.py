@@ -55,6 +55,7 @@ _WHERE = {
     "connections": ("sched_labs.experiments.connections", None),
     "migration": ("sched_labs.experiments.migration", None),
     "pool": ("sched_labs.experiments.pool", None),
+    "ipc": ("sched_labs.experiments.ipc", None),
     "numa": ("sched_labs.experiments.numa", None),
     "reserved": ("sched_labs.experiments.reserved", None),
     "smt": ("sched_labs.experiments.smt", None),

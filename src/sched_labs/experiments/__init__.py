@@ -53,6 +53,7 @@ MODULES = {
     "omission.compared": "omission",
     "migration.cost": "migration",
     "pool.pinned": "pool",
+    "ipc.causes": "ipc",
     "smt.sharing": "smt",
     "numa.chase": "numa",
     "reserved.residents": "reserved",
