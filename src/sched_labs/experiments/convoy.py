@@ -27,7 +27,8 @@ def summarise(result: Result) -> pd.DataFrame:
     floor_ns                 what two trials of one lock differ by without a cause
     switches_per_item, switches_lo_per_item, switches_hi_per_item   as the kernel counted them
     voluntary_share          the part of them that the kernel calls voluntary; missing without any
-    system_share             kernel time, of all CPU time of the producers; missing where it is not measured
+    system_share             kernel time, of all CPU time of the producers, as the kernel samples it at its
+                             ticks: coarse for a lock that is soon done; missing where it is not measured
     jain_share               Jain's index of the producers' items when the first was done: 1 is equal,
                              1/producers is one who got everything
     items_per_turn, items_lo_per_turn, items_hi_per_turn   items that a producer puts before another does
@@ -45,11 +46,9 @@ def summarise(result: Result) -> pd.DataFrame:
     for lock, part in data.groupby("lock", sort=False):
         time, switches = stats.median_interval(part.per_item), stats.median_interval(part.switches)
         turn = stats.median_interval(part["items"] / part.turns)
-        used = (
-            stats.median_interval((part.user_ns + part.system_ns) / part["items"]) if _timed(part) else None
-        )
+        used = stats.median_interval(part.cpu_ns / part["items"]) if part.cpu_ns.notna().all() else None
         counted = part.voluntary_switches.sum() + part.involuntary_switches.sum()
-        cpu = part.user_ns.sum() + part.system_ns.sum()
+        sampled = part.user_ns.sum() + part.system_ns.sum()
         rows.append(
             {
                 "lock": lock,
@@ -62,7 +61,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "switches_lo_per_item": switches.low,
                 "switches_hi_per_item": switches.high,
                 "voluntary_share": part.voluntary_switches.sum() / counted if counted else np.nan,
-                "system_share": part.system_ns.sum() / cpu if cpu else np.nan,
+                "system_share": part.system_ns.sum() / sampled if sampled else np.nan,
                 "jain_share": float(part.jain_share.median()),
                 "items_per_turn": turn.median,
                 "items_lo_per_turn": turn.low,
@@ -78,10 +77,6 @@ def summarise(result: Result) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-def _timed(part: pd.DataFrame) -> bool:
-    return bool(part.user_ns.notna().all())
 
 
 def instrument(survey: machine.Machine) -> Instrument:
@@ -117,9 +112,10 @@ def locks(
     java       ReentrantLock, fair and unfair, with and without tryLock, where java and javac are installed
 
     The lock is held while the producers arrive, so that every lock begins with all of them waiting.
-    Data: one row per trial and lock: producers, items, elapsed_ns, user_ns and system_ns (of all producers;
-    the kernel splits them by sampling at ticks on most machines), voluntary_switches, involuntary_switches,
-    turns, jain_share, p50_ns, p99_ns, max_ns (upper edges of bins 4 to 6 % wide), finished.
+    Data: one row per trial and lock: producers, items, elapsed_ns, cpu_ns, user_ns and system_ns (of all
+    producers; the kernel splits them by sampling at ticks on most machines, and these two lag by up to one),
+    voluntary_switches, involuntary_switches, turns, jain_share, p50_ns, p99_ns, max_ns (upper edges of bins 4
+    to 6 % wide), finished.
     Method: Jain's index from Jain, Chiu and Hawe, DEC-TR-301, 1984.
     """
     items = run.choose(tiny=20_000, quick=600_000, full=1_000_000) if items is None else items
@@ -158,6 +154,7 @@ def _rows(records: Sequence[workloads.Record], trial: int, producers: int, alone
             "producers": producers,
             "items": record["items"],
             "elapsed_ns": record["elapsed_ns"],
+            "cpu_ns": float(record.values.get("cpu_ns", np.nan)),
             "user_ns": float(record.values.get("user_ns", np.nan)),
             "system_ns": float(record.values.get("system_ns", np.nan)),
             "voluntary_switches": record["voluntary"],

@@ -13,8 +13,9 @@
  * everybody waiting.  The clock starts when it is released.
  *
  *     ready tid=PRODUCER tid=PRODUCER ...
- *     run lock=fifo items=... elapsed_ns=... user_ns=... system_ns=... voluntary=... involuntary=...
+ *     run lock=fifo items=... elapsed_ns=... cpu_ns=... user_ns=... system_ns=... voluntary=... involuntary=...
  *         turns=... jain_ppm=... finished=1
+ *         cpu_ns     CPU time of all producers; user_ns and system_ns are the kernel's samples of it, taken at ticks
  *         turns      how often the queue shows another producer than at the item before
  *         jain_ppm   Jain's index of the producers' shares when the first of them had put all of its items,
  *                    in millionths: 1,000,000 is equal shares, 1,000,000 / producers is one who got everything
@@ -140,7 +141,7 @@ enum { LOCKS = sizeof locks / sizeof *locks };
 static struct producer {
     _Atomic pid_t tid;
     long items, bins[BINS];
-    int64_t user_ns, system_ns, voluntary, involuntary;
+    int64_t cpu_ns, user_ns, system_ns, voluntary, involuntary;
 } producers[MOST_PRODUCERS];
 
 static const struct lock *chosen[LOCKS];
@@ -172,11 +173,12 @@ static void produce(const struct lock *by, int number)
     memset(me->bins, 0, sizeof me->bins);
     me->items = 0;
     struct rusage before, after;
-    int64_t last = 0;
+    int64_t last = 0, cpu_ns = 0;
     while (me->items < share && last < end_ns) {
         by->lock();
         if (last == 0) { /* what it did until here was to arrive */
             getrusage(RUSAGE_THREAD, &before);
+            cpu_ns = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID);
             last = start_ns;
         }
         queue[queued++] = (uint8_t)number;
@@ -186,6 +188,7 @@ static void produce(const struct lock *by, int number)
         me->bins[bin_of(now - last)]++;
         last = now;
     }
+    me->cpu_ns = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
     getrusage(RUSAGE_THREAD, &after);
     me->user_ns = ns_of(after.ru_utime) - ns_of(before.ru_utime);
     me->system_ns = ns_of(after.ru_stime) - ns_of(before.ru_stime);
@@ -219,6 +222,7 @@ static void report(const struct lock *by, int64_t elapsed_ns)
     }
     struct producer all = {0};
     for (long i = 0; i < plan.producers; i++) {
+        all.cpu_ns += producers[i].cpu_ns;
         all.user_ns += producers[i].user_ns;
         all.system_ns += producers[i].system_ns;
         all.voluntary += producers[i].voluntary;
@@ -227,9 +231,9 @@ static void report(const struct lock *by, int64_t elapsed_ns)
             all.bins[bin] += producers[i].bins[bin];
     }
     double jain = squares > 0 ? sum * sum / ((double)plan.producers * squares) : 1;
-    printf("run lock=%s items=%ld elapsed_ns=%" PRId64 " user_ns=%" PRId64 " system_ns=%" PRId64
+    printf("run lock=%s items=%ld elapsed_ns=%" PRId64 " cpu_ns=%" PRId64 " user_ns=%" PRId64 " system_ns=%" PRId64
            " voluntary=%" PRId64 " involuntary=%" PRId64 " turns=%ld jain_ppm=%.0f finished=%d\n",
-           by->name, queued, elapsed_ns, all.user_ns, all.system_ns, all.voluntary, all.involuntary, turns,
+           by->name, queued, elapsed_ns, all.cpu_ns, all.user_ns, all.system_ns, all.voluntary, all.involuntary, turns,
            1e6 * jain, queued == share * plan.producers);
     for (int bin = 0; bin < BINS; bin++)
         if (all.bins[bin])
