@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from sched_labs.errors import ParameterError, ResultError
 from sched_labs.experiments import observer as experiment
 from sched_labs.experiments import peers
 from sched_labs.figures import observer as figure
-from sched_labs.probes import runqlat
+from sched_labs.probes import channel, runqlat
 from sched_labs.result import Result, load
 
 
@@ -105,3 +108,26 @@ def test_summary_of_known_trials() -> None:
     assert table.loc["ours", "added_ns"] == 100
     assert 90 < table.loc["ours", "added_lo_ns"] <= 100 <= table.loc["ours", "added_hi_ns"] < 110
     assert table.loc["ours", "share_at_10k_percent"] == pytest.approx(0.1)
+
+
+def test_stand_in_headers_have_the_fields_where_this_kernel_has_them(tmp_path: Path) -> None:
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        pytest.skip("this kernel carries no BTF")
+    folder = peers.stand_in_headers(tmp_path / "headers")
+    helper = runpy.run_path(str(channel.OURS / channel.SCRIPT))
+    btf = helper["Btf"](Path(helper["BTF"]).read_bytes())
+    task = btf.find(btf.STRUCT, b"task_struct")
+    names = re.findall(r" (\w+);", (folder / "include/linux/sched.h").read_text().partition("task_struct")[2])
+    fields = [name for name in names if btf.field(task, name.encode())]
+    assert len(fields) == 4
+    # The stand-ins bring types of their own; a program for this machine has the C library's.
+    header = tmp_path / "sched.h"
+    text = (folder / "include/linux/sched.h").read_text()
+    header.write_text(text.replace("#include <linux/types.h>", ""))
+    lines = ["#include <stdio.h>", "#include <stddef.h>", '#include "sched.h"', "int main(void) {"]
+    lines += [f'printf("%zu\\n", offsetof(struct task_struct, {name}));' for name in fields] + ["}"]
+    source = tmp_path / "where.c"
+    source.write_text("\n".join(lines))
+    subprocess.run(["cc", "-o", tmp_path / "where", source], check=True)
+    said = subprocess.run([tmp_path / "where"], check=True, capture_output=True, text=True).stdout.split()
+    assert [int(word) for word in said] == [btf.field(task, name.encode())[0] for name in fields]

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -16,6 +18,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from ..probes import channel
 
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/share/bcc/tools"
 _READY_S = 15.0
@@ -73,6 +77,9 @@ def running(name: str, pid: int | None = None) -> Iterator[Peer]:
             # Without it the first line arrives with the last.
             arguments = [*(["stdbuf", "-oL"] if name == "runqlat" else []), *program]
             arguments += ["-p", str(pid)] if pid else []
+        environment = {"PATH": _PATH, "LC_ALL": "C", "PYTHONUNBUFFERED": "1"}
+        if name == "runqlat-bpfcc" and not Path("/lib/modules", platform.release(), "build").exists():
+            environment["BCC_KERNEL_SOURCE"] = str(stand_in_headers(Path(folder) / "headers"))
         process = subprocess.Popen(
             arguments,
             stdin=subprocess.DEVNULL,
@@ -80,7 +87,7 @@ def running(name: str, pid: int | None = None) -> Iterator[Peer]:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env={"PATH": _PATH, "LC_ALL": "C", "PYTHONUNBUFFERED": "1"},
+            env=environment,
         )
         peer = Peer(name)
         try:
@@ -97,6 +104,51 @@ def running(name: str, pid: int | None = None) -> Iterator[Peer]:
             if data.exists():
                 peer.bytes = data.stat().st_size
                 peer.latency = _latency(program, data)
+
+
+_SCHED_H = """
+#include <linux/types.h>
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+#define TASK_RUNNING 0
+struct ns_common {{ unsigned int inum; }};
+struct pid_namespace {{ struct ns_common ns; }};
+struct upid {{ int nr; struct pid_namespace *ns; }};
+struct pid {{ unsigned int level; struct upid numbers[1]; }};
+struct task_struct {{
+{fields}
+}} __attribute__((packed));
+"""
+
+
+def stand_in_headers(folder: Path) -> Path:
+    """Headers with which bcc's runqlat compiles where the running kernel's are not installed.
+
+    It reads four fields of a thread.  They are placed where this kernel's BTF has them: with another
+    kernel's headers it would read something else there, and say nothing.  Raises PeerError without BTF.
+    """
+    helper = runpy.run_path(str(channel.OURS / channel.SCRIPT))
+    try:
+        btf = helper["Btf"](Path(helper["BTF"]).read_bytes())
+    except (OSError, helper["Refused"]):
+        raise PeerError("this kernel has neither headers nor BTF for bcc") from None
+    task = btf.find(btf.STRUCT, b"task_struct")
+    state = "__state" if btf.field(task, b"__state") else "state"
+    types = {"pid": "int", "tgid": "int", "thread_pid": "struct pid *"}
+    types[state] = {4: "unsigned int", 8: "long"}[btf.field(task, state.encode())[1]]
+    fields, end = [], 0
+    for name, (offset, size) in sorted(
+        ((name, btf.field(task, name.encode())) for name in types), key=lambda field: field[1][0]
+    ):
+        fields += [f"    char before_{name}[{offset - end}];", f"    {types[name]} {name};"]
+        end = offset + (size if name != "thread_pid" else 8)
+    shutil.copytree(channel.OURS / "headers", folder)
+    include = folder / "include"
+    (include / "linux" / "sched.h").write_text(_SCHED_H.format(fields="\n".join(fields)))
+    for name in ("linux/nsproxy.h", "linux/pid_namespace.h", "linux/init_task.h", "uapi/linux/ptrace.h"):
+        (include / name).write_text("")
+    return folder
 
 
 def _latency(program: list[str], data: Path) -> str:
