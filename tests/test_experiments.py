@@ -377,6 +377,22 @@ def test_ctrl_c_before_anything_was_measured_is_passed_on(
     assert gone()
 
 
+def test_a_run_without_an_observation_is_an_error_and_is_not_kept(own_folders: Path) -> None:
+    """A table of no rows would be kept as the newest run, and nobody could draw or judge it."""
+
+    def nothing(run: base.Run) -> None:
+        run.add(pd.DataFrame({"wait_ns": []}))
+
+    empty = base.experiment("none.at_all", summarise=lambda _: pd.DataFrame(), instrument=_by_hand)(nothing)
+    with pytest.raises(SchedLabError, match="recorded nothing"):
+        empty(progress=False)
+    assert not (own_folders / "data").exists()
+
+
+def _by_hand(survey: Any) -> base.Instrument:
+    return base.Instrument("by hand")
+
+
 def test_a_real_ctrl_c_in_mid_run_ends_a_program_cleanly(own_folders: Path) -> None:
     code = f"""
 import signal, sys

@@ -116,6 +116,11 @@ class Run:
         """Keep observations.  What was added stays in the result even if the run is interrupted."""
         self.rows.append(rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows))
 
+    @property
+    def measured(self) -> bool:
+        """Whether there is an observation: a table without rows is none, and nobody could draw or judge it."""
+        return any(len(rows) for rows in self.rows)
+
     def preview(self, rows: pd.DataFrame, busy_cpus: Sequence[int]) -> None:
         """Show these rows to whoever watches, without keeping them: a run that is one long measurement.
 
@@ -248,7 +253,7 @@ class Experiment:
             try:
                 self.function(run, **parameters)
             except KeyboardInterrupt:
-                if not run.rows:
+                if not run.measured:
                     raise
                 run.note("flag", "Stopped early: this holds what was measured before the interruption.")
             finally:
@@ -256,7 +261,7 @@ class Experiment:
                     run.draft.end()
             duration = time.monotonic() - start
             around = surroundings.since()
-        if not run.rows:
+        if not run.measured:
             raise SchedLabError(f"{self.name} recorded nothing.", "Run it again with the full profile.")
         for text in surroundings.doubts(around):
             run.note("flag", text)
@@ -274,9 +279,7 @@ class Experiment:
 
 def _stand_in(kept: Result, error: SchedLabError) -> Result:
     """The recorded run, marked as one that this machine did not make."""
-    text = (
-        f"Not measured on this machine: {error.what} This is a recorded run of {kept.machine_line()}."
-    )
+    text = f"Not measured on this machine: {error.what} This is a recorded run of {kept.machine_line()}."
     kept.notes.insert(0, Note("flag", text))
     kept.stands_in = error.what
     return kept
