@@ -118,7 +118,7 @@ class Run:
 
     @property
     def measured(self) -> bool:
-        """Whether there is an observation: a table without rows is none, and nobody could draw or judge it."""
+        """Whether there is an observation: a table without rows is none, and cannot be drawn."""
         return any(len(rows) for rows in self.rows)
 
     def preview(self, rows: pd.DataFrame, busy_cpus: Sequence[int]) -> None:
