@@ -15,6 +15,7 @@ from . import (
     attribution,
     context_switch,
     fpu,
+    ipc,
     latency,
     loops,
     pinning,
@@ -42,6 +43,7 @@ MODULES = (
     switching,
     pool,
     pinning,
+    ipc,
 )
 CLAIMS = [claim for module in MODULES for claim in module.CLAIMS]
 

@@ -1,15 +1,16 @@
-"""A program does less for each second of CPU time.  Three causes of one loss, and what tells them apart (lab L25)
+"""A program does less for each second of CPU time: three causes, and how to tell (lab L25).
 
-Switches, a busy SMT sibling and a neighbour that uses up the memory's bandwidth all leave the victim's CPU as
-busy as before and its work less.  Where there are hardware counters, all three show as fewer instructions per
-cycle.  A fourth neighbour keeps a CPU as busy, costs nothing, and is there so that nobody is convicted for that.
+Switches, a busy SMT sibling, and a neighbour that uses up the memory's bandwidth all leave the victim's CPU
+as busy as before and its work less.  Where there are hardware counters, all three show as fewer instructions
+per cycle.  A fourth neighbour keeps a CPU as busy and costs nothing: nobody is convicted for that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ def causes(
     asked = counted.ask_for(run, perf.offered(EVENTS))
     run.parameters |= {"set_bytes": size, "stream_bytes": stream, "block_ms": block_ms, "trials": trials,
                        "conditions": conditions, "cpus": cpus}  # fmt: skip
-    words = ["--set", size, "--partner", size, "--line", max(16, survey.line_bytes)]
+    words: list[Any] = ["--set", size, "--partner", size, "--line", max(16, survey.line_bytes)]
     words += ["--stream", stream, "--block-ms", block_ms]
     first = [part for name in conditions if name != "busy" for part in ("--condition", name)]
     rows = list(_blocks(run, [*words, *first, "--trials", 1, "--stint", 1000], [], cpus, len(conditions) - 1))
@@ -148,13 +149,12 @@ def causes(
     else:
         every_ns = 1000 * switch_every_us
     run.parameters["switch_every_ns"] = every_ns
-    every = [part for name in conditions for part in ("--condition", name)]
+    every: list[Any] = [part for name in conditions for part in ("--condition", name)]
     every += ["--trials", trials, "--stint", max(1, round(every_ns / ns_per_line))]
     steps = range(trials * len(conditions))
-    blocks = _blocks(run, [*words, *every], asked, cpus, len(steps))
-    for _ in run.each(steps, label=lambda n: f"block {n + 1}"):
-        run.add([next(blocks)])
-    blocks.close()  # ends the workload
+    with contextlib.closing(_blocks(run, [*words, *every], asked, cpus, len(steps))) as blocks:
+        for _ in run.each(steps, label=lambda n: f"block {n + 1}"):
+            run.add([next(blocks)])
     _check_causes(run)
 
 
@@ -201,7 +201,7 @@ def _where(condition: str) -> str:
 
 def _blocks(
     run: Run, words: list[Any], events: list[str], cpus: dict[str, int], blocks: int
-) -> Iterator[dict[str, Any]]:
+) -> Generator[dict[str, Any], None, None]:
     """The blocks of one workload, with what /proc/stat said around each."""
     arguments = [*map(str, words), *events]
     with workloads.start("ipc", arguments, deadline_s=60 + blocks) as one:
@@ -284,7 +284,7 @@ def _check_causes(run: Run) -> None:
     """Whether the victim switched where it was told to, and nowhere else."""
     data = pd.concat(run.rows)
     switches = data["voluntary_switches"] + data["involuntary_switches"]
-    due = data["elapsed_ns"] / run.parameters["switch_every_ns"]
+    due = data["cpu_ns"] / run.parameters["switch_every_ns"]
     told = data["condition"] == "switches"
     if (switches[told] < 0.2 * due[told]).any():
         run.note("flag", "The victim was switched less often than it was told to hand over.")
