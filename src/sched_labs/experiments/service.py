@@ -7,7 +7,8 @@ own.  Every condition is given the same requests: the schedule comes from a seed
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,8 +16,10 @@ import numpy as np
 import pandas as pd
 
 from .. import bandwidth, cgroups, machine, placement, stats, workloads
-from ..errors import ParameterError, PlacementError
+from ..errors import ParameterError, PlacementError, ProbeError
 from ..machine import files
+from ..probes import runqlat
+from ..probes.attribution import OCCUPANTS
 from ..result import Result
 from .base import Instrument, Run, experiment
 
@@ -29,6 +32,8 @@ BEYOND = 0.03  # a second mode has at least this part of the requests
 BINS_PER_DOUBLING = 4
 COLUMNS = ("limit", "demand_percent", "neighbour")
 PRESSURE = "/proc/pressure/cpu"
+LONGEST_WATCH_S = 3600.0
+Around = Callable[[workloads.Workload, cgroups.Group | None], contextlib.AbstractContextManager[None]]
 _MISSING = stats.Interval(np.nan, np.nan, np.nan)
 
 
@@ -66,6 +71,8 @@ def summarise(result: Result) -> pd.DataFrame:
     cpu_percent                of one CPU, over all the time
     run_delay_ns, run_delay_lo_ns, run_delay_hi_ns   run-queue wait per request, from schedstat: median over
                                trials, 95 % interval; missing where the kernel keeps none
+    held_ns, rivals_ns         run-queue wait per request under a throttled group, and while others had the
+                               CPU: by the BPF probe, in service.contention alone; else missing
     preempted_per_request      involuntary switches
     pressure_percent           of the time some thread waited for a CPU (PSI: the group's, else the machine's)
     trials
@@ -88,6 +95,7 @@ def summarise(result: Result) -> pd.DataFrame:
         delay = stats.median_interval(delays) if some.run_delay_ns.sum() > 0 else _MISSING
         beyond = own.latency_ns[own.latency_ns > usual]
         arrived, elapsed = int(some.arrived.sum()), some.elapsed_ns.sum()
+        causes = _causes(some)
         rows.append(
             dict(zip(keys, key, strict=True))
             | {
@@ -109,14 +117,28 @@ def summarise(result: Result) -> pd.DataFrame:
                 "run_delay_ns": delay.median,
                 "run_delay_lo_ns": delay.low,
                 "run_delay_hi_ns": delay.high,
+                "held_ns": causes["throttled"],
+                "rivals_ns": causes["same_program"] + causes["other_task"],
                 "preempted_per_request": some.involuntary.sum() / max(arrived, 1),
-                "pressure_percent": 100e3 * some.pressure_us.sum() / elapsed
+                "pressure_percent": 100e3 * some.pressure_us.sum() / some.pressure_window_ns.sum()
                 if some.pressure_us.notna().all()
                 else np.nan,
                 "trials": len(some),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _causes(blocks: pd.DataFrame) -> dict[str, float]:
+    """What occupied the CPU while threads waited for it, in ns per request; missing where nobody watched."""
+    if "waits_ns" not in blocks:
+        return dict.fromkeys(OCCUPANTS, np.nan)
+    watched = blocks[blocks.waits_ns.map(lambda waits: isinstance(waits, dict))]
+    arrived = watched.arrived.sum()
+    return {
+        name: sum(waits[name] for waits in watched.waits_ns) / arrived if arrived else np.nan
+        for name in OCCUPANTS
+    }
 
 
 def _fullest_bin(latencies: pd.Series[float]) -> float:
@@ -159,12 +181,12 @@ def latency(
     thread began), waited_ns (what those without latency had waited at the end, else 0).  The result's
     parameters hold blocks, one per run of the server, with its counts and those of the kernel: arrived,
     completed, waiting, elapsed_ns, cpu_ns, voluntary, involuntary, run_delay_ns, periods, throttled_periods,
-    throttled_ns, bursts, pressure_us, pressure_of (group or machine).
+    throttled_ns, bursts, pressure_us in pressure_window_ns, and pressure_of (group or machine).
 
     Where no group may be made, only the conditions without a limit are run.
     """
     cgroups.check_limit(quota_us, period_us, quota_us)
-    _check(work_us, threads, batch)
+    check(work_us, threads, batch)
     for name, chosen, known in (("limits", limits, LIMITS), ("neighbours", neighbours, NEIGHBOURS)):
         if isinstance(chosen, str) or not chosen or [word for word in chosen if word not in known]:
             raise ParameterError(f"{name} does not take {chosen!r}.", f"Give a list of: {', '.join(known)}.")
@@ -174,8 +196,8 @@ def latency(
         raise ParameterError(f"arrivals is poisson, even or closed, not {arrivals!r}.")
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.2, quick=0.6, full=3.0) if duration_s is None else duration_s
-    _check_time(trials, duration_s)
-    limited = _limited(run)
+    check_time(trials, duration_s)
+    limited = may_limit(run)
     limits = [limit for limit in LIMITS if limit in limits and (limited or limit == "none")] or ["none"]
     if "quota + burst" in limits and not cgroups.can_burst():
         limits.remove("quota + burst")
@@ -198,7 +220,7 @@ def latency(
         cells, label=lambda cell: f"{cell[1].limit}, demand {cell[1].demand_percent} %, {cell[1].neighbour}"
     ):
         hogs = len(cpus) if c.neighbour == "busy" else 0
-        _serve(run, server, Condition(c.limit, c.demand_percent, c.neighbour, hogs), trial)
+        serve(run, server, Condition(c.limit, c.demand_percent, c.neighbour, hogs), trial)
 
 
 @experiment("service.contention", summarise=summarise, instrument=instrument)
@@ -221,18 +243,19 @@ def contention(
     hogs   how many threads that never sleep share the CPU with the service, one run for each number
 
     The other parameters and the data are those of service.latency; limit is none or quota, neighbour is idle
-    or hogs.
+    or hogs.  Where the BPF probe can be had, the blocks of the first trial also hold waits_ns: for each
+    occupant of `sched_labs.probes.attribution` how long threads of the service waited while it had the CPU.
     """
     cgroups.check_limit(quota_us, period_us, 0)
-    _check(work_us, threads, batch)
+    check(work_us, threads, batch)
     if isinstance(hogs, int) or not hogs or not all(1 <= count <= MOST_HOGS for count in hogs):
         raise ParameterError(f"hogs does not take {hogs!r}.", f"Give numbers from 1 to {MOST_HOGS}.")
     if not 1 <= demand_percent <= 200:
         raise ParameterError(f"demand_percent must be 1 to 200, not {demand_percent!r}.")
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.2, quick=0.5, full=3.0) if duration_s is None else duration_s
-    _check_time(trials, duration_s)
-    limited = _limited(run)
+    check_time(trials, duration_s)
+    limited = may_limit(run)
     server = Server(
         [placement.quiet_cpu()], threads, batch, work_us, calibrate(work_us), quota_us, period_us, "poisson",
         duration_s, limited,
@@ -244,7 +267,38 @@ def contention(
     conditions += [Condition("none", demand_percent, "hogs", count) for count in hogs]
     cells = [(trial, condition) for trial in range(trials) for condition in conditions]
     for trial, condition in run.each(cells, label=lambda cell: f"limit {cell[1].limit}, {cell[1].hogs} hogs"):
-        _serve(run, server, condition, trial)
+        # Once for each condition: the probe is compiled anew for each run of the server.
+        waits: dict[str, Any] = {}
+        serve(run, server, condition, trial, _causes_of(run, waits) if trial == 0 else None)
+        run.parameters["blocks"][-1]["waits_ns"] = waits or None
+
+
+def _causes_of(run: Run, waits: dict[str, Any]) -> Around:
+    """Watches what keeps the server's threads waiting, and puts it into `waits`: {occupant: ns}."""
+
+    @contextlib.contextmanager
+    def watching(service: workloads.Workload, group: cgroups.Group | None) -> Iterator[None]:
+        able = runqlat.available()
+        why, remedy = able.why, able.remedy
+        with contextlib.ExitStack() as stack:
+            probe = None
+            if able.ok:
+                try:
+                    watch = runqlat.watch([service.pid], LONGEST_WATCH_S, 60, attribution=True)
+                    probe = stack.enter_context(watch)
+                except ProbeError as error:
+                    why, remedy = error.what, error.remedy
+            if not probe:
+                text = f"What threads waited for was not watched from inside the kernel (BPF): {why} {remedy}"
+                run.note("missing", text.strip())
+                yield
+                return
+            probe.start()
+            yield
+            if seen := probe.stop().attribution:
+                waits.update(seen.total_ns())
+
+    return watching
 
 
 def closest(table: pd.DataFrame) -> pd.DataFrame:
@@ -396,7 +450,8 @@ def calibrate(work_us: int) -> int:
         return service.run()[0]["loops"]
 
 
-def _check(work_us: int, threads: int, batch: int) -> None:
+def check(work_us: int, threads: int, batch: int) -> None:
+    """Raises ParameterError for a server that cannot be."""
     for name, value, most in (
         ("work_us", work_us, 1_000_000), ("threads", threads, MOST_THREADS), ("batch", batch, 10_000),
     ):  # fmt: skip
@@ -404,7 +459,8 @@ def _check(work_us: int, threads: int, batch: int) -> None:
             raise ParameterError(f"{name} takes a number from 1 to {most:,}, not {value!r}.")
 
 
-def _check_time(trials: int, duration_s: float) -> None:
+def check_time(trials: int, duration_s: float) -> None:
+    """Raises ParameterError for no trials, and for runs too short or too long."""
     if trials < 1 or not 0.05 <= duration_s <= 600:
         raise ParameterError(
             "trials start at 1, and duration_s lies between 0.05 and 600 s.",
@@ -416,7 +472,8 @@ def _about_run(trials: int) -> dict[str, Any]:
     return {"blocks": [], "trials": trials, "slice_us": cgroups.slice_us()}
 
 
-def _limited(run: Run) -> bool:
+def may_limit(run: Run) -> bool:
+    """Whether a group can be made here, with a note where it cannot."""
     try:
         with cgroups.group("look") as group:
             group.counted()
@@ -429,7 +486,10 @@ def _limited(run: Run) -> bool:
         return False
 
 
-def _serve(run: Run, server: Server, condition: Condition, trial: int) -> None:
+def serve(
+    run: Run, server: Server, condition: Condition, trial: int, around: Around | None = None
+) -> list[workloads.Record]:
+    """Run the server once: its requests become rows, its counts a block.  `around` watches it meanwhile."""
     rate = server.quota_us / server.period_us * condition.demand_percent / 100 * 1e6 / server.work_us
     words: dict[str, Any] = {
         "threads": server.threads, "duration-ms": round(1000 * server.duration_s), "loops": server.loops,
@@ -453,10 +513,12 @@ def _serve(run: Run, server: Server, condition: Condition, trial: int) -> None:
             group.add(service.pid)
         if condition.hogs:
             _neighbour(stack, server, condition, group)
+        if around:
+            stack.enter_context(around(service, group))
         counted = group.counted() if group else None
-        pressure, whose = _pressure_us(group)
+        (pressure, whose), began = _pressure_us(group), time.monotonic_ns()
         records = service.run()
-        after, _ = _pressure_us(group)
+        (after, _), ended = _pressure_us(group), time.monotonic_ns()
         if group and counted:
             counted = group.counted().since(counted)
     _keep(run, records, condition, trial)
@@ -466,8 +528,10 @@ def _serve(run: Run, server: Server, condition: Condition, trial: int) -> None:
         "throttled_ns": counted.throttled_ns if counted else 0,
         "bursts": counted.bursts if counted else None,
         "pressure_us": None if after is None or pressure is None else after - pressure,
+        "pressure_window_ns": ended - began,
         "pressure_of": whose,
     }
+    return records
 
 
 def _group(server: Server, condition: Condition) -> contextlib.AbstractContextManager[cgroups.Group]:

@@ -43,6 +43,7 @@ _SUMMARY = (
     "run_delay_ns",
     "pressure_percent",
 )
+_CAUSES = ("held_ns", "rivals_ns")
 _ROW = 40.0
 
 
@@ -256,6 +257,8 @@ _INSTRUMENTS = (
     ("p99_ns", "slowest hundredth of the requests"),
     ("throttled_percent", "throttled periods (cpu.stat)"),
     ("run_delay_ns", "run-queue wait per request (schedstat)"),
+    ("held_ns", "of such waits, held back by the quota (BPF)"),
+    ("rivals_ns", "of such waits, another thread had the CPU (BPF)"),
     ("pressure_percent", "time under CPU pressure (PSI)"),
 )
 
@@ -263,10 +266,11 @@ _INSTRUMENTS = (
 def contention_frame(result: Drawable) -> pd.DataFrame:
     """What the figure of service.contention shows: alone, the quota, and the hogs with the nearest p99.
 
-    limit, demand_percent, neighbour, hogs, p99_ns, throttled_percent, run_delay_ns (per request) and
-    pressure_percent, as in the summary.  Raises ResultError when nothing was measured.
+    limit, demand_percent, neighbour, hogs, p99_ns, throttled_percent, run_delay_ns, held_ns, rivals_ns (per
+    request; the last two missing without BPF) and pressure_percent, as in the summary.
+    Raises ResultError when nothing was measured.
     """
-    summary = columns(result.summary(), _SUMMARY, "The summary of this service")
+    summary = columns(result.summary(), (*_SUMMARY, *_CAUSES), "The summary of this service")
     table = closest(summary)
     return table[[*_KEYS, *(name for name, _ in _INSTRUMENTS)]].reset_index(drop=True)
 
