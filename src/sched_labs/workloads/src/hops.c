@@ -1,7 +1,7 @@
 /* hops.c - two flows of control hand over to each other inside one thread: what does a hop cost without the kernel?
  *
  *     call      a function call and its return, for comparison: nothing changes hands
- *     stack     our own stack switch, some ten instructions (stackswitch.h)
+ *     stack     our own stack switch, sixteen instructions (stackswitch.h)
  *     ucontext  swapcontext() of the C library; it also saves the signal mask, which takes a system call
  *
  *     ready tid=...
