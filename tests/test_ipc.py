@@ -1,0 +1,205 @@
+"""Three causes of one loss, tiny: structure and relations that must hold, never absolute times."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from claim_cases import Case, judged, without_a_case
+from test_experiments import documented_columns, gone
+
+from sched_labs import experiments, lock
+from sched_labs.claims import FAILS, HOLDS, UNKNOWN, judge
+from sched_labs.claims.ipc import CLAIMS
+from sched_labs.errors import ParameterError
+from sched_labs.experiments import ipc
+from sched_labs.result import Result, from_json
+
+Row = dict[str, Any]
+
+
+def own_lock(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Disturbed timing does not matter here, so nobody has to wait for anybody."""
+    place = folder / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    patch.setattr(lock, "_PLACES", (place,))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        own_lock(tmp_path_factory.mktemp("ipc"), patch)
+        return ipc.causes(
+            profile="tiny", trials=3, switch_every_us=200, stream_bytes=1 << 20, save=False, progress=False
+        )
+
+
+def test_it_is_found_by_name() -> None:
+    assert experiments.find("ipc.causes") is ipc.causes
+
+
+def test_each_condition_that_this_machine_has_is_measured(tiny: Result) -> None:
+    data = tiny.data
+    wanted = {"alone", "switches"}
+    if "neighbour" in tiny.parameters["cpus"]:
+        wanted |= {"streamer", "busy"}
+    if "sibling" in tiny.parameters["cpus"]:
+        wanted |= {"sibling"}
+    else:
+        assert any("no SMT sibling" in note.text for note in tiny.notes)
+    assert set(data["condition"]) == wanted
+    assert (data.groupby("condition")["trial"].nunique() == 3).all()
+    assert (data["lines"] > 0).all()
+    assert (data["cpu_ns"] > 0).all()
+
+
+def test_it_switches_where_it_was_told_to(tiny: Result) -> None:
+    data = tiny.data.assign(
+        switches=tiny.data["voluntary_switches"] + tiny.data["involuntary_switches"],
+    )
+    per_cpu_ms = data["switches"] / data["cpu_ns"] * 1e6
+    median = per_cpu_ms.groupby(data["condition"]).median()
+    assert median["switches"] > 1  # asked for five in each millisecond of its own time
+
+
+def test_the_machine_switches_at_least_as_often_as_the_victim(tiny: Result) -> None:
+    data = tiny.data[tiny.data["machine_switches"].notna()]
+    own = data["voluntary_switches"] + data["involuntary_switches"]
+    assert (data["machine_switches"] >= own).all()
+    assert (data["window_ns"] >= data["elapsed_ns"]).all()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a neighbour needs a second CPU")
+def test_a_neighbour_is_seen_on_its_cpu(tiny: Result) -> None:
+    if "neighbour" not in tiny.parameters["cpus"]:
+        pytest.skip("the only other CPU is an SMT sibling")
+    busy = tiny.data[tiny.data["condition"].isin(["streamer", "busy"])]
+    assert busy["neighbour_busy_share"].median() > 0.3  # ticks of 10 ms around a block of 20
+
+
+def test_its_summary_has_the_documented_columns(tiny: Result) -> None:
+    table = tiny.summary()
+    assert set(documented_columns(ipc.summarise.__doc__)) <= set(table.columns)
+    assert (table["loss_lo_share"] <= table["loss_share"]).all()
+    assert (table["loss_share"] <= table["loss_hi_share"]).all()
+    assert table.set_index("condition").loss_share["alone"] == 0
+    if "instructions" not in tiny.data:
+        assert table["ipc"].isna().all()
+
+
+def constructed(rates: dict[str, float], **more: Any) -> Result:
+    """A run whose victim does so many lines in each CPU-second; nothing in it was measured."""
+    rows = [
+        {"condition": name, "trial": trial, "lines": rate * (1 + trial / 1000), "cpu_ns": 1e9,
+         "elapsed_ns": 1e9, "voluntary_switches": 10, "involuntary_switches": 5, "wait_ns": 0.0,
+         "window_ns": 1e9, "sibling_busy_share": np.nan, "neighbour_busy_share": 0.5,
+         "machine_switches": 100.0, **more}
+        for trial in range(5) for name, rate in rates.items()
+    ]  # fmt: skip
+    return Result(kind="ipc.causes", data=pd.DataFrame(rows), machine={}, parameters={})
+
+
+def test_a_loss_is_what_is_missing_of_the_work_alone() -> None:
+    table = constructed({"alone": 1000, "switches": 750}).summary().set_index("condition")
+    assert table.loss_share["switches"] == pytest.approx(0.25)
+    assert table.switches_per_s["alone"] == pytest.approx(15)
+    assert table.machine_switches_per_s["alone"] == pytest.approx(100)
+    assert table.floor_share["alone"] < 0.01
+
+
+def test_counted_instructions_become_an_ipc() -> None:
+    events = {"instructions": 300.0, "cycles": 200.0, "LLC-load-misses": 0.25}
+    table = constructed({"alone": 1000}, **events).summary()
+    assert table["ipc"].iloc[0] == pytest.approx(1.5)
+    assert table["misses_per_line"].iloc[0] == 0.25
+
+
+def test_switches_are_spaced_for_the_loss_of_the_dearest_neighbour() -> None:
+    def block(condition: str, lines: float) -> Row:
+        return {"condition": condition, "lines": lines, "cpu_ns": 1000.0}
+
+    first = [block("alone", 100), block("streamer", 80)]
+    # At 200 µs a hand-over adds another 200 µs; a fifth is lost at 800 µs.
+    assert ipc._stint_ns(first, [block("alone", 100), block("switches", 50)]) == pytest.approx(800_000)
+    calm = [block("alone", 100), block("streamer", 100)]
+    assert ipc._stint_ns(calm, [block("alone", 100), block("switches", 50)]) == pytest.approx(1_800_000)
+    assert ipc._stint_ns(calm, [block("alone", 100), block("switches", 120)]) == ipc.SHORTEST_STINT_NS
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"set_bytes": 10},
+        {"set_bytes": 1 << 45},
+        {"stream_bytes": 10},
+        {"switch_every_us": 0},
+        {"block_ms": 0},
+        {"trials": 0},
+    ],
+)
+def test_parameters_that_no_run_could_use_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError):
+        ipc.causes(profile="tiny", save=False, progress=False, **wrong)
+
+
+def test_it_is_drawn_kept_and_judged(tiny: Result) -> None:
+    figure = from_json(tiny.to_json()).plot(recorded=tiny)
+    assert "switched often" in figure.alt
+    assert set(figure.data["condition"]) == set(tiny.data["condition"])
+    assert len(list(judge(tiny))) == 3
+    drawn = constructed({"alone": 1000, "switches": 700, "streamer": 700, "busy": 1000}).plot()
+    assert drawn.caption.count("30 %") == 2 and "elsewhere" not in drawn.caption
+
+
+def test_nothing_stays_behind(tiny: Result) -> None:
+    assert len(tiny.data) > 0
+    assert gone()
+
+
+# ---- claims, on CONSTRUCTED summaries ----
+
+
+def cause(
+    name: str, loss: float = 0.0, switches: float = 10, machine: float = 100, half: float = 0.02
+) -> Row:
+    row: Row = {"condition": name, "floor_share": 0.02}
+    row |= {"loss_share": loss, "loss_lo_share": loss - half, "loss_hi_share": loss + half}
+    for stem, value in (("switches", switches), ("machine_switches", machine)):
+        for part, factor in (("", 1), ("_lo", 1 - half), ("_hi", 1 + half)):
+            row[f"{stem}{part}_per_s"] = factor * value
+    return row
+
+
+ALONE = cause("alone")
+SWITCHED = cause("switches", 0.3, 9000, 19_000)
+CLAIM = {claim.id: claim for claim in CLAIMS}
+CASES: list[Case] = [
+    ("000-134", HOLDS, [ALONE, SWITCHED, cause("streamer")], "30% (28% to 32%) with switches at 9,000"),
+    ("000-134", FAILS, [ALONE, SWITCHED, cause("streamer", 0.3)], "30% (28% to 32%) with a memory streamer"),
+    ("000-134", FAILS, [ALONE, SWITCHED, cause("sibling", 0.4)], "with a busy SMT sibling at 10 switches"),
+    ("000-134", UNKNOWN, [ALONE, SWITCHED, cause("streamer", 0.1, half=0.3)], "effect is clear"),
+    ("000-134", UNKNOWN, [ALONE, SWITCHED], "one CPU only"),
+    ("000-081", HOLDS, [ALONE, SWITCHED], "30% (28% to 32%) with switches at 9,000 switches/s"),
+    ("000-081", FAILS, [ALONE, cause("switches", 0.3, 800)], "below 5,000 a second"),
+    ("000-081", FAILS, [ALONE, cause("switches", 0.01, 9000)], "Above 5,000 a second nothing is felt"),
+    ("000-081", UNKNOWN, [ALONE, cause("switches", 0.3, 5000)], "Neither"),
+    ("000-081", UNKNOWN, [ALONE], "did not measure 'switches'"),
+    ("000-139", HOLDS, [ALONE, SWITCHED, cause("streamer", 0.3)], "19,000 times a second with them"),
+    ("000-139", FAILS, [cause("alone", machine=30_000), SWITCHED], "They drown in the switches of others"),
+    ("000-139", UNKNOWN, [cause("alone", machine=9_500), SWITCHED], "too wide"),
+    ("000-139", UNKNOWN, [cause("alone", machine=np.nan), SWITCHED], "does not tell"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)])
+def test_a_constructed_summary_is_judged(case: Case) -> None:
+    judged(CLAIM[case[0]], case)
+
+
+def test_every_claim_has_a_case_for_every_outcome() -> None:
+    assert without_a_case(CLAIMS, CASES) == set()
