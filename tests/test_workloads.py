@@ -57,6 +57,7 @@ TINY = {
     "tlb": ["--pages", "8", "--passes", "2", "--trials", "2"],
     "reference": ["--rung", "call", "--trials", "2", "--batch-us", "50"],
     "sleeper": ["--hogs", "1", "--wakes", "5", "--period-us", "500"],
+    "neighbour": ["--duration-ms", "20", "--burst", "3"],
     "waiters": ["--duration-ms", "20"],
     "wakeup": ["--wakes", "5", "--period-us", "500"],
     "worker": ["--workers", "2", "--duration-ms", "10"],

@@ -25,6 +25,7 @@ _WHERE = {
     "runqlat": ("sched_labs.experiments.runqlat", None),
     "attribution": ("sched_labs.experiments.attribution", None),
     "observer": ("sched_labs.experiments.observer", None),
+    "interference": ("sched_labs.experiments.interference", None),
     "offcpu": ("sched_labs.experiments.offcpu", None),
     "switchgraph": ("sched_labs.experiments.switchgraph", None),
     "instruments": ("sched_labs.experiments.instruments", None),

@@ -24,6 +24,7 @@ MODULES = {
     "runqlat.histogram": "runqlat",
     "attribution.waits": "attribution",
     "observer.cost": "observer",
+    "interference.neighbours": "interference",
     "offcpu.stacks": "offcpu",
     "switchgraph.window": "switchgraph",
     "instruments.compared": "instruments",
