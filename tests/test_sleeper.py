@@ -114,6 +114,19 @@ def test_quota_and_preemption_on_every_kernel() -> None:
     assert calls["6.18", "full"] < calls["6.18", "none"] / 5
 
 
+def test_a_quota_is_drawn_for_every_kernel() -> None:
+    limited = gallery.limited()
+    assert [run.parameters["kernel"] for run in limited] == list(gallery.GALLERY)
+    table = gallery.throttling().set_index("kernel")
+    for run in limited:
+        assert run.timing == "deterministic"
+        assert run.data["late_ns"].max() == table.late_max_virtual_ns[run.parameters["kernel"]]
+    figure = picture.gallery(limited, title="Under a quota")
+    assert figure.title == "Under a quota"
+    assert set(figure.data["timing"]) == {"deterministic"}
+    assert "virtual ns" in figure.caption
+
+
 def test_knobs_come_from_the_kernels() -> None:
     changed, same = (gallery.tunables(changed=which).set_index("fact") for which in (True, False))
     assert not set(changed.index) & set(same.index)

@@ -3,7 +3,7 @@
     from sched_labs import gallery
     gallery.sleepers()        # one Result of sleeper.among_hogs for each kernel, oldest first
     gallery.tunables()        # what each kernel calls its knobs, and their values
-    gallery.throttling()      # a CPU quota on each kernel
+    gallery.throttling()      # a CPU quota on each kernel; gallery.limited() has its sleepers
     gallery.long_calls()      # a real-time thread against long system calls, by preemption model
 
 Every recording is deterministic: virtual time, one CPU, no machine's microseconds.
@@ -183,6 +183,42 @@ def throttling() -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def limited() -> list[Result]:
+    """The runs of `throttling()` as Results of the sleeper, oldest kernel first, for its figure.
+
+    data: wake_index, late_ns (virtual).  The sleeper and a single hog share a group with a quota of cgroup
+    v2, which is in the parameters.
+    """
+    told = {answer["kernel"]: answer["value"]["facts"] for answer in answers("survey")}
+    results = []
+    for answer in answers("throttle"):
+        value, facts = answer["value"], told[answer["kernel"]]
+        late = value["late_ns"]
+        results.append(
+            Result(
+                kind=EXPERIMENT,
+                data=pd.DataFrame({"wake_index": range(len(late)), "late_ns": late}),
+                machine={
+                    "kernel": facts["kernel.release"]["value"],
+                    "scheduler": facts["kernel.scheduler"]["value"],
+                    "kernel_package": answer["key"]["kernel"],
+                    "emulator": f"QEMU {answer['key']['qemu']}",
+                },
+                parameters={
+                    "kernel": answer["kernel"],
+                    "hogs": len(value["hog_cpu_ns"]),
+                    "quota": value["quota"],
+                    "wakes": len(late),
+                    "sleeper_cpu_ns": value["sleeper_cpu_ns"],
+                    "sleeper_involuntary_switches": value["sleeper_involuntary_switches"],
+                    "hog_cpu_ns": value["hog_cpu_ns"],
+                },
+                timing="deterministic",
+            )
+        )
+    return results
 
 
 def switched() -> pd.DataFrame:

@@ -72,7 +72,10 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
 
 
 def gallery(
-    results: Sequence[Drawable], *, predictions: Sequence[Prediction | dict[str, Any]] = ()
+    results: Sequence[Drawable],
+    *,
+    predictions: Sequence[Prediction | dict[str, Any]] = (),
+    title: str = "How late a light sleeper gets the CPU among hogs",
 ) -> Figure:
     """Draw one panel per run in the order given, those in virtual time first.
 
@@ -118,7 +121,7 @@ def gallery(
         caption=_caption(ordered),
         provenance=_provenance(ordered),
         data=table,
-        title="How late a light sleeper gets the CPU among hogs",
+        title=title,
     )
 
 
