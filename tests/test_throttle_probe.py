@@ -5,15 +5,20 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import json
+import re
 import time
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from sched_labs import cgroups, workloads
-from sched_labs.errors import ParameterError, ProbeError
+from sched_labs import cgroups, figures, lock, workloads
+from sched_labs.errors import ParameterError, PlacementError, ProbeError
+from sched_labs.experiments import throttle as experiment
 from sched_labs.probes import channel, throttle
+from sched_labs.result import Result
 
 REQUEST = {
     "probe": "throttle", "version": 2, "scope": "processes", "pids": [1], "duration_s": 1.0, "interval_s": 60,
@@ -123,3 +128,98 @@ def test_without_a_limit_nothing_is_seen() -> None:
             probe.start()
             burn.run()
             assert probe.stop().spans.empty
+
+
+# --- the timeline ---
+
+
+def made(*, watched: bool, limited: bool = True) -> Result:
+    """A CONSTRUCTED run: a throttled interval from 60 to 100 ms on each of two CPUs, and three requests."""
+    ms = 1_000_000
+    data = pd.DataFrame(
+        {
+            "trial": 0,
+            "arrival_ns": [10 * ms, 59 * ms, 150 * ms],
+            "latency_ns": [2.0 * ms, 44.0 * ms, np.nan],
+            "waited_ns": [0, 0, 50 * ms],
+        }
+    )
+    spans = [[0, cpu, 60 * ms, 100 * ms] for cpu in (0, 1)] if watched else []
+    looks = [[0, n * 50 * ms, n // 2, int(n >= 2), 80 * ms * (n >= 2)] for n in range(4)] if limited else []
+    block = {
+        "trial": 0, "arrived": 3, "completed": 2, "waiting": 1, "periods": 2 * limited,
+        "throttled_periods": int(limited), "throttled_ns": 80 * ms * limited,
+    }  # fmt: skip
+    parameters = {
+        "spans": spans, "samples": looks, "watched": [0] if watched else [], "blocks": [block],
+        "duration_s": 0.2, "period_us": 100_000,
+    }  # fmt: skip
+    return Result("throttle.timeline", data, {"cpus": 2}, parameters)
+
+
+def test_a_constructed_timeline_is_summed_up_by_hand() -> None:
+    row = made(watched=True).summary().iloc[0]
+    assert (row.spans, row.spans_ns, row.longest_span_ns) == (2, 80e6, 40e6)
+    # The second request waited from 59 to 103 ms; the last had waited 50 ms when the run ended at 200.
+    assert (round(row.held_percent), row.held_p50_ns, row.other_p50_ns) == (33, 44e6, 26e6)
+    row = made(watched=False).summary().iloc[0]
+    assert np.isnan(row.held_percent) and np.isnan(row.spans) and np.isnan(row.other_p50_ns)
+
+
+def test_the_panels_of_a_constructed_timeline() -> None:
+    result = made(watched=True)
+    assert list(figures.throttle_timeline.frame(result).held) == [False, True, False]
+    assert len(figures.throttle_timeline.spans(result)) == 2
+    looks = figures.throttle_timeline.samples(result)
+    assert list(looks.throttled_ns) == [0, 80e6, 0] and (looks.end_ns - looks.begin_ns == 50e6).all()
+
+
+@pytest.mark.parametrize(("watched", "limited"), [(True, True), (False, True), (False, False)])
+def test_a_timeline_is_drawn_with_whatever_was_seen(watched: bool, limited: bool, tmp_path: Path) -> None:
+    result = made(watched=watched, limited=limited)
+    figure = result.plot(recorded=made(watched=True), predictions=[figures.Prediction(30, "ms")])
+    assert figure.caption.endswith(".") and "nan" not in figure.caption + figure.alt
+    assert ("no limit was set" in figure.caption) == (not limited)
+    assert ("throttled intervals" in figure.alt) == watched
+    assert figure.save(tmp_path / "figure.svg").stat().st_size > 5000
+
+
+@pytest.mark.usefixtures("limited")
+def test_a_service_on_a_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
+    result = experiment.timeline(
+        profile="tiny", quota_us=3_000, period_us=30_000, demand_percent=150, work_us=1_000, save=False,
+        progress=False,
+    )  # fmt: skip
+    table, block = result.summary(), result.parameters["blocks"][0]
+    documented = set(re.findall(r"\b[a-z_0-9]+\b", experiment.timeline.summarise.__doc__ or ""))
+    assert set(table.columns) <= documented and len(table) == 1
+    assert block["arrived"] == block["completed"] + block["waiting"] == len(result.data)
+    looks = pd.DataFrame(result.parameters["samples"], columns=experiment.SAMPLES)
+    assert (looks.at_ns.diff().dropna() > 0).all() and (looks.throttled_ns.diff().dropna() >= 0).all()
+    assert looks.throttled_periods.max() <= block["throttled_periods"]
+    if throttle.available().ok:
+        assert result.parameters["watched"] == [0]
+        spans = pd.DataFrame(result.parameters["spans"], columns=experiment.SPANS)
+        assert (len(spans) > 0) or block["throttled_periods"] == 0
+    else:
+        assert any("BPF" in note.text for note in result.notes)
+    assert result.plot().caption
+
+
+def test_without_groups_or_bpf_the_requests_are_served_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PlacementError("No control group can be made here: constructed.", "Ask.")
+
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
+    monkeypatch.setattr(cgroups, "_make", refuse)
+    result = experiment.timeline(profile="tiny", save=False, progress=False)
+    assert any(note.level == "missing" and "constructed" in note.text for note in result.notes)
+    assert not result.parameters["spans"] and not result.parameters["samples"]
+    assert "no limit was set" in result.plot().caption
+    with pytest.raises(ParameterError, match="1 to 200"):
+        experiment.timeline(demand_percent=0, save=False)

@@ -41,6 +41,7 @@ _WHERE = {
     "isolation": ("sched_labs.experiments.isolation", None),
     "quota": ("sched_labs.experiments.quota", None),
     "service": ("sched_labs.experiments.service", None),
+    "throttle": ("sched_labs.experiments.throttle", None),
     "cgroups": ("sched_labs.cgroups", None),
     "classify": ("sched_labs.experiments.classify", None),
     "switches": ("sched_labs.switches", None),

@@ -14,6 +14,7 @@ MODULES = {
     "quota.threads": "quota",
     "service.latency": "service",
     "service.contention": "service",
+    "throttle.timeline": "throttle",
     "context_switch.matrix": "context_switch",
     "warmup.sweep": "warmup",
     "crowd.switch": "crowd",
