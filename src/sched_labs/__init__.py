@@ -58,6 +58,7 @@ _WHERE = {
     "migration": ("sched_labs.experiments.migration", None),
     "pool": ("sched_labs.experiments.pool", None),
     "ipc": ("sched_labs.experiments.ipc", None),
+    "packets": ("sched_labs.experiments.packets", None),
     "numa": ("sched_labs.experiments.numa", None),
     "reserved": ("sched_labs.experiments.reserved", None),
     "smt": ("sched_labs.experiments.smt", None),

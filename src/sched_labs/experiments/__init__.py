@@ -56,6 +56,7 @@ MODULES = {
     "migration.cost": "migration",
     "pool.pinned": "pool",
     "ipc.causes": "ipc",
+    "packets.udp": "packets",
     "smt.sharing": "smt",
     "numa.chase": "numa",
     "reserved.residents": "reserved",
