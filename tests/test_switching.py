@@ -8,6 +8,7 @@ import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -128,6 +129,13 @@ def test_a_producers_share_and_quantiles_are_what_they_can_be(tiny: Callable[[st
     assert (native.p50_ns <= native.p99_ns).all() and (native.p99_ns <= native.max_ns).all()
     alone = data[data["lock"] == "alone"]
     assert (alone.turns == 1).all() and (alone.jain_share == 1).all()
+
+
+def test_producers_use_no_more_cpu_time_than_there_is(tiny: Callable[[str], Result]) -> None:
+    native = tiny("convoy.locks").data.dropna(subset="cpu_ns")
+    assert set(native["lock"]) == {*convoy.LOCKS, "alone"} and (native.cpu_ns > 0).all()
+    cpus = np.where(native["lock"] == "alone", 1, len(os.sched_getaffinity(0)))
+    assert (native.cpu_ns <= 1.05 * cpus * native.elapsed_ns).all()
 
 
 def test_only_turns_can_cost_switches_under_the_fair_lock(tiny: Callable[[str], Result]) -> None:
@@ -451,6 +459,15 @@ def test_impossible_streams_are_refused() -> None:
             call(profile="tiny", save=False, progress=False, **wrong)
 
 
+@pytest.mark.parametrize("module", [figures.timers, figures.connections])
+def test_a_prediction_stands_on_one_panel_alone(module: ModuleType, tiny: Callable[[str], Result]) -> None:
+    """Two panels have times, and the chapter asks for one of them."""
+    made = [{"value": 3.0, "unit": "ms", "label": "mine"}]
+    drawing = tiny(module.KIND).plot(predictions=made).mpl
+    dashed = [sum(line.get_linestyle() == "--" for line in ax.lines) for ax in drawing.axes]
+    assert dashed == [0, 0, 1]
+
+
 # ---- connections ----
 
 
@@ -471,6 +488,17 @@ def test_each_server_is_measured_at_each_point(tiny: Callable[[str], Result]) ->
     assert (table.answered_share == 1).all()
     assert table[table["by"] == "loop"].requests_per_wait.notna().all()
     assert table[table["by"] == "threads"].requests_per_wait.isna().all()
+
+
+@pytest.mark.parametrize("by", connections.SERVERS)
+def test_threads_take_their_stacks_and_hanging_up_is_no_requests_cost(by: str) -> None:
+    """Five requests over 400 connections: the end of 400 threads would be most of the switches."""
+    arguments = ["--by", by, "--connections", "400", "--rate", "100", "--duration-ms", "50"]
+    with workloads.start("connections", arguments) as both:
+        served, sent = both.run()
+    assert served["requests"] == sent["answered"] == sent["sent"] == 5
+    assert served["voluntary"] + served["involuntary"] < 200 and served["waits"] <= 5
+    assert (served["rss_bytes"] > 400 * 4096) == (by == "threads")
 
 
 def test_no_more_connections_than_limits_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
