@@ -72,6 +72,7 @@ def lay_checkout(folder: Path) -> Path:
     kept = [line for line in contents if "notebooks/" not in line or "notebooks/01-" in line]
     (folder / "_toc.yml").write_text("".join(kept), encoding="utf-8")
     shutil.copytree(ROOT / "book", folder / "book", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "labs", folder / "labs", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "notebooks").mkdir()
     return folder
 

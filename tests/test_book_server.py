@@ -293,6 +293,57 @@ def test_a_page_keeps_a_prediction_and_leads_to_jupyterlab(served: Served, brows
     context.close()
 
 
+def test_progress_with_the_labs_is_shown_in_the_margin(served: Served, browser: Any) -> None:
+    assert served.ask("/sched-labs/progress")[0] == 403
+    before = json.loads(served.ask("/sched-labs/progress", key=True)[2])
+    assert len(before) >= 8 and not any(lab["started_at"] for lab in before)
+    first, second = before[0]["lab"], before[1]["lab"]
+    progress = served.data / "labs" / "progress.json"
+    progress.parent.mkdir(parents=True)
+    evil = "<img src=x onerror=document.title='got-in'>"
+    progress.write_text(
+        json.dumps(
+            {
+                first: {"started_at": "2026-01-02T00:00:00", "checks": 3, "passed_at": "2026-01-03T00:00:00"},
+                second: {"started_at": evil, "checks": evil},
+            }
+        )
+    )
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{served.address}/book/?token={served.token}")
+    page.wait_for_url("**/book/book/intro.html")
+    margin = page.locator(".bd-sidebar-primary")
+    margin.get_by_text(f"Labs: 1 of {len(before)} passed").wait_for()
+    assert margin.locator(f'a[href*="{first}/sheet.html"]').inner_text().endswith("passed")
+    assert margin.locator(".sl-standing").count() == 2
+    page.goto(f"{served.address}/book/labs/{first}/sheet.html")
+    page.get_by_text("You checked it 3 times. It passed on 2026-01-03.").wait_for()
+    assert margin.locator(".sl-passed").count() == 1, "the page's own entry is marked too"
+    link = page.get_by_role("link", name="Your files in JupyterLab")
+    assert link.get_attribute("href") == f"/lab/tree/labs/{first}"
+    page.goto(f"{served.address}/book/labs/{second}/sheet.html")
+    page.get_by_text("You started this lab on <img").wait_for()
+    assert page.title() != "got-in"
+    # A damaged file costs the marks, and nothing else.
+    progress.write_text("[]")
+    page.goto(f"{served.address}/book/labs/{first}/sheet.html")
+    page.get_by_role("heading", name="What to do").wait_for()
+    assert served.ask("/sched-labs/progress", key=True)[0] == 500
+    assert page.locator(".sl-standing").count() == 0
+    progress.unlink()
+    context.close()
+
+
+def test_without_a_server_no_progress_is_claimed(served: Served, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto((served.html / "labs/01-cache-sizes/sheet.html").as_uri())
+    page.get_by_text("sched-labs lab start cache-sizes").wait_for()
+    page.wait_for_timeout(300)
+    assert page.locator(".sl-standing, .sl-all, .sl-note").count() == 0
+    page.close()
+
+
 def test_without_a_server_a_prediction_stays_in_the_browser(served: Served, browser: Any) -> None:
     page = browser.new_page()
     page.goto((served.html / "notebooks/01-context-switch.html").as_uri())

@@ -22,8 +22,8 @@
     return location.pathname.startsWith(path + "book/") ? path : null;
   })();
 
-  const ask = async (method, body) => {
-    const answer = await fetch(server + "sched-labs/predictions", {
+  const ask = async (method, body, what = "predictions") => {
+    const answer = await fetch(`${server}sched-labs/${what}`, {
       method,
       body: body && JSON.stringify(body),
       headers: { "Content-Type": "application/json", "X-XSRFToken": cookie("_xsrf") || "" },
@@ -105,6 +105,53 @@
     title.after(tools);
   };
 
+  // How far the reader is with the labs, in the margin and on a lab's own page: only the reader's server knows.
+  const element = (tag, className, ...children) => {
+    const made = Object.assign(document.createElement(tag), { className });
+    made.append(...children);
+    return made;
+  };
+
+  const day = (time) => String(time).slice(0, 10);
+
+  const standing = (lab) => {
+    if (lab.passed_at) return lab.revealed_at && lab.revealed_at <= lab.passed_at ? "passed, solution seen" : "passed";
+    if (lab.revealed_at) return "solution seen";
+    if (lab.checks) return "not yet";
+    return lab.started_at ? "started" : "";
+  };
+
+  const showProgress = async () => {
+    const labs = await ask("GET", undefined, "progress").catch(() => []);
+    if (labs.length === 0) return;
+    const passed = labs.filter((lab) => lab.passed_at).length;
+    for (const lab of labs) {
+      const word = standing(lab);
+      if (!word) continue;
+      for (const link of document.querySelectorAll(`.bd-links a[href*="${CSS.escape(lab.lab)}/sheet.html"], .bd-links li.current.active > a[href="#"]`)) {
+        if (link.getAttribute("href") === "#" && !location.pathname.endsWith(`/${lab.lab}/sheet.html`)) continue;
+        link.append(" ", element("span", lab.passed_at ? "sl-standing sl-passed" : "sl-standing", word));
+      }
+    }
+    const all = element("p", "sl-all", `Labs: ${passed} of ${labs.length} passed`);
+    document.querySelector(".sidebar-primary-items__start .bd-links")?.after(all);
+
+    const here = labs.find((lab) => location.pathname.endsWith(`/${lab.lab}/sheet.html`));
+    if (!here) return;
+    const told = [];
+    if (here.started_at) told.push(`You started this lab on ${day(here.started_at)}.`);
+    if (here.checks) told.push(here.checks === 1 ? "You checked it once." : `You checked it ${here.checks} times.`);
+    if (here.passed_at) told.push(`It passed on ${day(here.passed_at)}.`);
+    if (here.revealed_at) told.push(`You looked at the solution on ${day(here.revealed_at)}.`);
+    const note = element("p", "sl-note", told.join(" ") || "You have not started this lab.");
+    if (here.started_at) {
+      const link = element("a", "", "Your files in JupyterLab");
+      link.href = `${server}lab/tree/labs/${encodeURIComponent(here.lab)}`;
+      note.append(" ", link);
+    }
+    document.querySelector(".bd-article h1").after(note);
+  };
+
   // What scrolls sideways must be reachable from the keyboard.
   const scrollable = () => {
     for (const box of document.querySelectorAll(".bd-article table, .bd-article pre, .pst-scrollable-table-container, div.cell_output, div.math")) {
@@ -127,7 +174,10 @@
     stories();
     scrollable();
     addEventListener("resize", scrollable);
-    if (server !== null) offerLab();
+    if (server !== null) {
+      offerLab();
+      showProgress();
+    }
     const forms = document.querySelectorAll("form.predict");
     if (forms.length === 0) return;
     const kept = server === null ? {} : await ask("GET").catch(() => ({}));

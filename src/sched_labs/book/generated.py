@@ -20,6 +20,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from ..errors import ResultError, SchedLabError
+from . import lab_pages
 from .chapters import Chapter, Checkout
 
 _MARKER = re.compile(r"<!-- sched-labs: ([a-z]+) -->")
@@ -263,6 +264,25 @@ def _breakable(text: str) -> str:
     return re.sub(r"([/_])(?=\w)", r"\1<wbr>", escape(text))
 
 
+def _labs(book: Checkout, parts: Sequence[Chapter]) -> str:
+    """The labs: how long each takes, what it goes with, and how to begin."""
+    rows = []
+    for lab in lab_pages.labs_of(book):
+        read = ", ".join(f"[{title}](../{path})" for title, path in lab_pages.leading_to(lab, parts))
+        rows.append(
+            (f"[{lab.title}](../labs/{lab.name}/sheet.md)", f"{lab.minutes} min", read, f"`{lab.word}`")
+        )
+    return _table(("lab", "time", "goes with", "its name in commands"), rows)
+
+
+def _notes(book: Checkout, parts: Sequence[Chapter]) -> str:
+    """The instructor's notes of each lab."""
+    return "\n".join(
+        f"- [{lab.title}](../labs/{lab.name}/instructor.md), {lab.minutes} minutes"
+        for lab in lab_pages.labs_of(book)
+    )
+
+
 _WRITERS: dict[str, Callable[[Checkout, Sequence[Chapter]], str]] = {
     "chapters": _chapters,
     "execution": _execution,
@@ -270,4 +290,6 @@ _WRITERS: dict[str, Callable[[Checkout, Sequence[Chapter]], str]] = {
     "versions": _versions,
     "verdicts": _verdicts,
     "ledger": _ledger,
+    "labs": _labs,
+    "notes": _notes,
 }

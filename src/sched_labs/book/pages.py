@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SchedLabError
+from . import lab_pages
 from .chapters import Chapter, Checkout
 from .generated import fill
 from .progress import Terminal
@@ -86,6 +87,7 @@ def _stage(book: Checkout, parts: list[Chapter], staged: Path) -> None:
     for text in (staged / "book").glob("*.md"):
         filled = fill(text.read_text(encoding="utf-8"), book, parts)
         text.write_text(relink(filled, parts), encoding="utf-8")
+    lab_pages.stage(book, parts, staged)
     for chapter in parts:
         notebook = nbformat.read(book.measured / f"{chapter.name}.ipynb", as_version=4)
         still(notebook)

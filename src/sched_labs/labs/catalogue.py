@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,21 @@ class Lab:
         """The first heading of the sheet."""
         first = (self.folder / "sheet.md").read_text(encoding="utf-8").splitlines()[0]
         return first.lstrip("# ").strip()
+
+    @property
+    def word(self) -> str:
+        """The name without its number, as commands take it."""
+        return self.name.partition("-")[2]
+
+    @property
+    def minutes(self) -> int:
+        """How long it takes, as the instructor's notes say; 0 where they do not."""
+        told = re.search(r"^Time: (\d+) minutes", self._notes(), re.MULTILINE)
+        return int(told[1]) if told else 0
+
+    def _notes(self) -> str:
+        path = self.folder / "instructor.md"
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def _home() -> Path:

@@ -1,7 +1,7 @@
 """The reader's own Jupyter server, serving the book beside JupyterLab.
 
-`extension` is the Jupyter server extension (pages under `/book/`, predictions under
-`/sched-labs/predictions`), `desk` lays out the chapters that JupyterLab opens, `serve` starts it all.
+`extension` is the Jupyter server extension (pages under `/book/`; predictions and progress under
+`/sched-labs/`), `desk` lays out the chapters that JupyterLab opens, `serve` starts it all.
 Nothing is installed into the reader's Jupyter: the extension is named when the server starts.
 """
 

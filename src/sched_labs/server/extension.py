@@ -1,4 +1,4 @@
-"""The book's pages and the reader's predictions, behind the Jupyter server's login.
+"""The book's pages, the reader's predictions and progress, behind the Jupyter server's login.
 
 Pages share their origin with the server's API, so that a script in a page could do all that the reader can.
 Hence the content policy: scripts, pictures and connections come from this server and from nowhere else, and
@@ -19,7 +19,7 @@ from tornado import web
 from traitlets import Bool, Unicode
 from traitlets.config import Configurable
 
-from .. import store
+from .. import labs, store
 from ..errors import ParameterError, SchedLabError
 
 BODY_LIMIT = 4096  # bytes; a prediction has under two hundred
@@ -126,6 +126,22 @@ class PredictionsHandler(APIHandler):
         self.finish(json.dumps(said))
 
 
+class ProgressHandler(APIHandler):
+    """How far the reader has come with the labs."""
+
+    auth_resource = "contents"
+
+    @web.authenticated
+    @authorized
+    def get(self) -> None:
+        """Return a list, one object per lab, as `labs.progress` has them in its rows."""
+        try:
+            table = labs.progress()
+        except SchedLabError as error:
+            raise web.HTTPError(500, str(error)) from error
+        self.finish(json.dumps(table.to_dict("records")))
+
+
 def load(server: Any) -> None:
     """Add the handlers to a Jupyter server."""
     settings = SchedLabsBook(parent=server)
@@ -137,6 +153,7 @@ def load(server: Any) -> None:
             (url_path_join(base, "book"), web.RedirectHandler, {"url": url_path_join(base, "book/")}),
             (url_path_join(base, "book", "(.*)"), BookHandler, pages),
             (url_path_join(base, "sched-labs", "predictions"), PredictionsHandler),
+            (url_path_join(base, "sched-labs", "progress"), ProgressHandler),
         ],
     )
     if settings.announce:

@@ -37,6 +37,10 @@ def run(
     # The reader's other Jupyter must neither open this server (a password-less set-up) nor be changed by it.
     os.environ["JUPYTER_CONFIG_DIR"] = str(own / ".jupyter")
     os.environ.pop("JUPYTER_TOKEN", None)
+    # Terminals and notebooks in JupyterLab find `sched-labs`, though nobody activated the environment.
+    os.environ["PATH"] = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    )
 
     from jupyterlab.labapp import LabApp
 

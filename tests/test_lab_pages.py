@@ -1,0 +1,89 @@
+"""The labs as pages of the book: every lab has one, it tells how to begin, and chapters lead to it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from sched_labs import labs
+from sched_labs.book import generated, lab_pages
+from sched_labs.book.chapters import Chapter, Checkout, chapters, checkout
+
+BOOK = checkout(ROOT)
+LABS = lab_pages.labs_of(BOOK)
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
+def test_a_lab_is_in_the_contents_with_its_notes(lab: labs.Lab) -> None:
+    contents = (ROOT / "_toc.yml").read_text(encoding="utf-8")
+    for page in ("sheet", "instructor"):
+        assert f"file: labs/{lab.name}/{page}\n" in contents
+    assert 20 <= lab.minutes <= 90
+    assert labs.find(lab.word) == lab
+    assert lab_pages.leading_to(lab, chapters(BOOK)), "no chapter links to it"
+
+
+def test_there_is_no_page_of_a_lab_that_is_gone() -> None:
+    contents = (ROOT / "_toc.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r"labs/([\w-]+)/", contents)) == {lab.name for lab in LABS}
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
+def test_a_page_tells_how_to_begin_and_gives_nothing_away(lab: labs.Lab, tmp_path: Path) -> None:
+    lab_pages.stage(BOOK, [Chapter("notebooks/90-a", tmp_path / "90-a.md")], tmp_path)
+    page = (tmp_path / "labs" / lab.name / "sheet.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# {lab.title}\n")
+    for command in ("start", "check", "reveal"):
+        assert f"sched-labs lab {command} {lab.word}" in page
+    assert f"About {lab.minutes} minutes." in page and "It goes with" not in page
+    for source in (lab.folder / "starter").iterdir():
+        assert f"`{source.name}`" in page
+    for solution in (lab.folder / "solution").iterdir():
+        text = solution.read_text(encoding="utf-8")
+        longest = max((line.strip() for line in text.splitlines()), key=len)
+        for written in ("sheet.md", "instructor.md"):
+            assert longest not in (tmp_path / "labs" / lab.name / written).read_text(encoding="utf-8")
+    assert not re.search(r"^\|.*\| \|", page, re.MULTILINE), "a head that a screen reader cannot read"
+
+
+def test_a_lab_names_the_chapters_that_lead_to_it(tmp_path: Path) -> None:
+    lab = LABS[0]
+    source = tmp_path / "90-a.md"
+    source.write_text(f"# A [cost]\n\n[a lab](../labs/{lab.name}/sheet.md)\n", encoding="utf-8")
+    part = Chapter("notebooks/90-a", source)
+    assert lab_pages.leading_to(lab, [part]) == [("A [cost]", "notebooks/90-a.ipynb")]
+    assert lab_pages.leading_to(LABS[1], [part]) == []
+    table = generated.fill("<!-- sched-labs: labs -->", BOOK, [part])
+    assert table.count("\n") == 1 + len(LABS)
+    assert "(../notebooks/90-a.ipynb)" in table.splitlines()[2]
+
+
+def test_a_book_without_labs_is_a_book(tmp_path: Path) -> None:
+    lab_pages.stage(Checkout(tmp_path), [], tmp_path / "staged")
+    assert not (tmp_path / "staged").exists()
+    assert "lab" in generated.fill("<!-- sched-labs: labs -->", Checkout(tmp_path), [])
+
+
+def test_instructors_find_the_notes_of_every_lab() -> None:
+    text = generated.fill((ROOT / "book" / "instructors.md").read_text(encoding="utf-8"), BOOK, [])
+    for lab in LABS:
+        assert f"(../labs/{lab.name}/instructor.md)" in text
+        notes = (lab.folder / "instructor.md").read_text(encoding="utf-8")
+        assert "misunderstandings" in notes and "Exit when time runs out" in notes
+
+
+def test_instructors_are_told_of_commands_that_exist() -> None:
+    """Every command in the page is one that the program takes, with those options."""
+    from sched_labs import cli, experiments
+
+    text = (ROOT / "book" / "instructors.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"sched-labs ((?:doctor|demo|share|class|collect|lab|progress)\b[^`\n#]*)", text))
+    assert len(told) >= 10
+    for line in told:
+        options = cli._parser().parse_args(line.split())
+        assert callable(options.handler)
+        if line.startswith("demo"):
+            assert experiments.find(options.experiment).name == options.experiment
