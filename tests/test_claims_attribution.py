@@ -92,7 +92,35 @@ def off_cpu(runnable_ns: int, uninterruptible_ns: int) -> list[dict[str, Any]]:
     ]
 
 
+def beside_packets(
+    nice: int, interrupts: float, threads: float, *, half_width: float = 0.1, attributed: bool = True
+) -> list[dict[str, Any]]:
+    """What softirqs and kernel threads took, in ms of each second."""
+    return [
+        {
+            "neighbour": "packets",
+            "nice": nice,
+            "part": part,
+            "ms_per_s": ms,
+            "ms_per_s_lo": ms * (1 - half_width),
+            "ms_per_s_hi": ms * (1 + half_width),
+            "attributed": attributed,
+        }
+        for part, ms in (("interrupt", interrupts), ("over_it", 1.0), ("kernel_thread", threads))
+    ]
+
+
 CASES: list[Case] = [
+    ("L27", FAILS, beside_packets(0, 60, 0.3), "took 61 ms"),
+    ("L27", HOLDS, beside_packets(0, 1, 40), "kernel threads 40 ms"),
+    ("L27", UNKNOWN, beside_packets(0, 10, 10), "overlap"),
+    ("L27", UNKNOWN, beside_packets(0, 60, 0.3, attributed=False), "Without the BPF probe"),
+    ("L27", UNKNOWN, beside_packets(-10, 60, 0.3), "no sender of packets beside a program with nice 0"),
+    ("002-062", FAILS, beside_packets(0, 60, 0) + beside_packets(-10, 58, 0), "59 ms with nice -10"),
+    ("002-062", HOLDS, beside_packets(0, 60, 0) + beside_packets(-10, 6, 0), "7 ms with nice -10"),
+    ("002-062", UNKNOWN, beside_packets(0, 60, 0) + beside_packets(-10, 30, 0, half_width=0.5), "either"),
+    ("002-062", UNKNOWN, beside_packets(0, -0.5, 0) + beside_packets(-10, 58, 0), "hardly any"),
+    ("002-062", UNKNOWN, beside_packets(0, 60, 0), "nice -10"),
     ("L21", FAILS, switched(ping=(9000, 10), hog_1=(200, 200), hog_2=(100, 99)), "300 times, 299 times"),
     ("L21", HOLDS, switched(ping=(9000, 10), hog_1=(0, 0)), "0 times"),
     ("L21", UNKNOWN, switched(hog_1=(3, 3)), "Too few"),

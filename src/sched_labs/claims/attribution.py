@@ -167,6 +167,48 @@ def _state_2_is_runnable(table: pd.DataFrame) -> Verdict:
     return _half(share, share, reason)
 
 
+def _interference(table: pd.DataFrame, nice: int, *parts: str) -> tuple[float, float, float]:
+    """What these parts took of each second beside a sender of packets, in ms: in the middle, least, most."""
+    rows = table[(table["neighbour"] == "packets") & (table["nice"] == nice)]
+    if rows.empty:
+        raise CannotTell(f"This run has no sender of packets beside a program with nice {nice}.")
+    if not rows["attributed"].all():
+        raise CannotTell("Without the BPF probe nobody knows what had the CPU meanwhile.")
+    found = rows[rows["part"].isin(parts)][["ms_per_s", "ms_per_s_lo", "ms_per_s_hi"]].sum()
+    return float(found["ms_per_s"]), float(found["ms_per_s_lo"]), float(found["ms_per_s_hi"])
+
+
+def _packets_by_kworkers(table: pd.DataFrame) -> Verdict:
+    interrupts, least, most = _interference(table, 0, "interrupt", "over_it")
+    threads, fewest, highest = _interference(table, 0, "kernel_thread")
+    reason = (
+        f"beside a sender of packets softirqs and interrupts took {interrupts:.2g} ms of each second "
+        f"(interval {least:.2g} to {most:.2g}), kernel threads {threads:.2g} ms "
+        f"({fewest:.2g} to {highest:.2g})."
+    )
+    if least > highest:
+        return Verdict(FAILS, reason)
+    if fewest > most:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
+    plain, least, most = _interference(table, 0, "interrupt", "over_it")
+    better, low, high = _interference(table, -10, "interrupt", "over_it")
+    reason = (
+        f"softirqs and interrupts took {plain:.2g} ms of each second with nice 0 (interval {least:.2g} to "
+        f"{most:.2g}), {better:.2g} ms with nice -10 ({low:.2g} to {high:.2g})."
+    )
+    if most < 1:
+        raise CannotTell(f"There was hardly any of it: {reason}")
+    if low > 0.5 * most:
+        return Verdict(FAILS, reason)
+    if high < 0.5 * least:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals allow either: {reason}")
+
+
 CLAIMS = [
     Claim("002-020", "Scheduler latency is time during which other threads have the CPU.", COURSE, KIND,
           _threads_in_the_way),
@@ -177,6 +219,10 @@ CLAIMS = [
     Claim("002-036", "runqlat costs less than one per cent.", COURSE, "observer.cost", _below_one_percent),
     Claim("000-108", "Recording every switch with perf sched costs more than counting waits in the kernel.",
           WEB_COURSE, "observer.cost", _recording_is_dearer),
+    Claim("L27", "What the kernel does for network packets is done by kernel threads (kworkers).",
+          COURSE, "interference.neighbours", _packets_by_kworkers),
+    Claim("002-062", "A better nice value keeps the kernel's work for packets away from a program.", COURSE,
+          "interference.neighbours", _nice_keeps_softirqs_away),
     Claim("L21", "A thread that never sleeps is never switched out.", "a common belief", "switchgraph.window",
           _never_switched_out),
     Claim("L23", "offcputime --state 2 selects the threads that wait for a CPU.", COURSE,

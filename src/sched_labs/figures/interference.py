@@ -18,10 +18,12 @@ from .base import (
     also_drawn,
     canvas,
     columns,
+    dashed,
     draws,
     each,
     machine_name,
     provenance,
+    times_ns,
 )
 
 KIND = "interference.neighbours"
@@ -66,7 +68,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     nices = list(table["nice"].unique())
     step = len(_BARS) * len(nices) + 1
     with style.drawing():
-        drawing = canvas(150 + 30 * len(nices) * len(_BARS) * len(neighbours) + 26 * (pale is not None))
+        drawing = canvas(
+            150
+            + 30 * len(nices) * len(_BARS) * len(neighbours)
+            + 26 * ((pale is not None) + len(predictions))
+        )
         ax = drawing.add_subplot()
         handles: list[Any] = [
             Patch(
@@ -92,7 +98,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
                 edgecolor=style.colour(style.PAPER),
                 zorder=2,
             )
-            ax.hlines(place, row.ms_per_s_lo, row.ms_per_s_hi, color=style.colour(style.INK), zorder=3)
+            if np.isfinite(row.ms_per_s_hi):  # one trial has no interval
+                ax.hlines(place, row.ms_per_s_lo, row.ms_per_s_hi, color=style.colour(style.INK), zorder=3)
             if pale is not None:
                 same = pale[
                     (pale["neighbour"] == row.neighbour) & (pale["nice"] == row.nice) & (pale["by"] == row.by)
@@ -113,7 +120,15 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
                 zorder=4,
             )
         ax.set_yticks(places, labels)
-        ax.set_xlim(0, 1.05 * max(float(table["ms_per_s_hi"].max()), *(ms for ms, _ in recordings), 0.1))
+        marks = [(label, ns / 1e6) for label, ns in times_ns(predictions)]
+        handles += [ax.axvline(ms, label=label, **dashed()) for label, ms in marks]
+        ends = [
+            *(ms for _, ms in marks),
+            *table["ms_per_s"],
+            *table["ms_per_s_hi"],
+            *(ms for ms, _ in recordings),
+        ]
+        ax.set_xlim(0, 1.05 * max(0.1, *(end for end in ends if np.isfinite(end))))
         ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{axes.number_text(value)} ms"))
         ax.grid(visible=False, axis="y")
@@ -155,7 +170,12 @@ def _caption(table: pd.DataFrame) -> str:
 def _alt(table: pd.DataFrame) -> str:
     told = "; ".join(
         f"{_words(row.neighbour)}, nice {row.nice}, {row.by.replace('_', ' ')} "
-        f"{_ms(row.ms_per_s)} (interval {_ms(row.ms_per_s_lo)} to {_ms(row.ms_per_s_hi)})"
+        f"{_ms(row.ms_per_s)}"
+        + (
+            f" (interval {_ms(row.ms_per_s_lo)} to {_ms(row.ms_per_s_hi)})"
+            if np.isfinite(row.ms_per_s_hi)
+            else ""
+        )
         for row in each(table)
     )
     return f"Horizontal bars: what the kernel's own work took of each second, by neighbour. {told}."
