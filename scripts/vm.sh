@@ -14,6 +14,8 @@ port=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 place=/opt/sched-labs
 unit=/etc/systemd/system/sched-labs.service
+aside=/usr/local/libexec/sched-labs-aside
+path=/usr/local/bin:/usr/bin:/bin:/usr/sbin # what the reader's programs see
 
 as_reader() { runuser -u reader -- env HOME=/home/reader PATH=/usr/local/bin:/usr/bin:/bin "$@"; }
 
@@ -30,9 +32,36 @@ find $place -mindepth 1 -maxdepth 1 ! -name .venv ! -name _build -exec rm -rf {}
 tar -C "$here" --exclude=./.git --exclude=./.venv --exclude=./_build --exclude=./.vagrant --exclude='./.*_cache' \
     --exclude=__pycache__ --no-same-owner -cf - . | as_reader tar -C $place -xf -
 
+# What the book starts gets control groups of its own, for the chapter on quotas, and real-time policies, for the
+# chapter on policies; the kernel's throttling of those stays on.
+properties=("Delegate=cpu cpuset memory pids" LimitRTPRIO=50 LimitNICE=-10)
+
+# A group that holds processes cannot hand controllers on to groups inside it, so that the program steps aside.
+# (From systemd 254 on, DelegateSubgroup= does that.)
+install -d -m 0755 /usr/local/libexec
+cat >$aside <<'ASIDE'
+#!/bin/sh
+group=/sys/fs/cgroup$(cut -d : -f 3 /proc/self/cgroup)
+mkdir -p "$group/programs" && echo $$ >"$group/programs/cgroup.procs"
+exec "$@"
+ASIDE
+chmod 0755 $aside
+
+# Run a command as the reader, with all that; in an image that is being made, without.
+as_reader_apart() {
+    local setting settings=()
+    if [ ! -d /run/systemd/system ]; then as_reader "$@"; return; fi
+    for setting in http_proxy https_proxy no_proxy; do
+        if [ -n "${!setting:-}" ]; then settings+=("--setenv=$setting"); fi
+    done
+    trap 'systemctl --quiet stop sched-labs-build 2>/dev/null || true' EXIT # when it is broken off
+    systemd-run --quiet --collect --wait --pipe --unit=sched-labs-build --uid=reader "${settings[@]}" \
+        --setenv=HOME=/home/reader --setenv=PATH=$path "${properties[@]/#/--property=}" $aside "$@"
+}
+
 echo "Measuring the chapters on this machine and building the book, as the user reader"
 incomplete=no
-as_reader make -C $place book PROVISION=no ${SCHED_LABS_PROFILE:+PROFILE=$SCHED_LABS_PROFILE} || incomplete=yes
+as_reader_apart make -C $place book PROVISION=no ${SCHED_LABS_PROFILE:+PROFILE=$SCHED_LABS_PROFILE} || incomplete=yes
 # A chapter that broke off has a page up to there, and the others are whole: that is served all the same.
 [ $incomplete = no ] || [ -f $place/_build/html/index.html ] || exit 1
 
@@ -41,7 +70,11 @@ cat >/usr/local/bin/sched-labs <<WRAPPER
 #!/bin/sh
 cd /home/reader
 if [ "\$(id -un)" = reader ]; then exec $place/.venv/bin/sched-labs "\$@"; fi
-exec sudo -u reader -H $place/.venv/bin/sched-labs "\$@"
+if [ ! -d /run/systemd/system ]; then exec sudo -u reader -H $place/.venv/bin/sched-labs "\$@"; fi
+exec sudo systemd-run --quiet --collect --wait --pipe --pty --uid=reader --working-directory=/home/reader \\
+    --setenv=HOME=/home/reader --setenv=PATH=$path \\
+    $(printf ' --property="%s"' "${properties[@]}") \\
+    $aside $place/.venv/bin/sched-labs "\$@"
 WRAPPER
 chmod 0755 /usr/local/bin/sched-labs
 
@@ -56,16 +89,11 @@ Wants=network-online.target
 
 [Service]
 User=reader
-Environment=PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin
-ExecStart=$place/.venv/bin/python -m sched_labs.book serve --root $place --no-browser --forwarded $port
+Environment=PATH=$path
+ExecStart=$aside $place/.venv/bin/python -m sched_labs.book serve --root $place --no-browser --forwarded $port
 Restart=on-failure
 RestartSec=5
-# Groups of its own, for the chapter on quotas; the server itself stays out of their way.
-Delegate=cpu cpuset memory pids
-DelegateSubgroup=server
-# Real-time policies, for the chapter on policies; the kernel's throttling of them stays on.
-LimitRTPRIO=50
-LimitNICE=-10
+$(printf '%s\n' "${properties[@]}")
 
 [Install]
 WantedBy=multi-user.target
