@@ -118,6 +118,7 @@ mkdir -p "$wanted/multi-user.target.wants" "$wanted/network-online.target.wants"
 ln -sf /lib/systemd/system/systemd-networkd.service "$wanted/multi-user.target.wants/"
 ln -sf /lib/systemd/system/systemd-networkd-wait-online.service "$wanted/network-online.target.wants/"
 echo sched-labs >"$root/etc/hostname"
+echo 127.0.1.1 sched-labs >>"$root/etc/hosts"
 
 cp "$here/scripts/vm-inside.py" "$root/usr/local/lib/"
 cat >"$wanted/vm-inside.service" <<'UNIT'
@@ -146,9 +147,10 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 page=http://127.0.0.1:$port/book name=localhost:8888
 
 boot() { # first or second
-    # cx16=off: the emulation of that instruction in QEMU 7.2 lets guests crash now and then.
-    qemu-system-x86_64 -machine q35,accel="${ACCEL:-tcg}" -cpu max,cx16=off -smp 2 -m 2048 -nodefaults -display none -no-reboot \
-        -kernel "$work/$1" -append "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 mitigations=off vm-inside=$1" \
+    # clearcpuid=141 (cx16): how QEMU 7.2 emulates that instruction lets kernels crash now and then; NumPy needs it.
+    qemu-system-x86_64 -machine q35,accel="${ACCEL:-tcg}" -cpu max -smp 2 -m 2048 -nodefaults -display none -no-reboot \
+        -kernel "$work/$1" \
+        -append "console=ttyS0 root=/dev/nvme0n1 rw quiet panic=-1 mitigations=off clearcpuid=141 vm-inside=$1,$port" \
         -drive file="$work/disk",format=raw,if=none,id=disk,cache=unsafe -device nvme,drive=disk,serial=1 \
         -netdev user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:"$port"-:8888 -device virtio-net-pci,netdev=net \
         -serial file:"$work/console" -serial file:"$work/result" >"$work/qemu" 2>&1 &
@@ -187,7 +189,7 @@ try() { # first or second
     check "with a wrong key too" 302 "$(status "$name" "$page/?token=wrong")"
     check "under another name nothing is served" 403 "$(status elsewhere.example "$page/?token=$token")"
     status "$name" -c "$work/cookies" "$page/?token=$token" >/dev/null
-    check "after the login a chapter needs no key" 200 "$(status "$name" -b "$work/cookies" "$page/01-context-switch.html")"
+    check "after the login a chapter needs no key" 200 "$(status "$name" -b "$work/cookies" "$page/notebooks/01-context-switch.html")"
     check "nor does JupyterLab" 200 "$(status "$name" -b "$work/cookies" "http://127.0.0.1:$port/lab")"
     check "the console shows the address" 1 "$(grep -c "localhost:8888/book/?token=$token" "$work/console")"
     wait_until 3000 "what is tried inside comes to its end" is_over
