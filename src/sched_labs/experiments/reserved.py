@@ -123,10 +123,22 @@ def residents(
         except PlacementError as error:
             dropped.add(name)
             run.note("missing", f"{name}: {error.what}")
-    data = pd.DataFrame(counted)
-    if not data.empty:
+    if counted:
+        data = _complete(pd.DataFrame(counted))
         happened = data.groupby(["kind", "name"])["events"].transform("sum") > 0
         run.add(data[happened | data["kind"].isin(["kernel_thread", "anybody"])])
+
+
+def _complete(data: pd.DataFrame) -> pd.DataFrame:
+    """With a row of no events for who was there in other trials only: threads of the kernel come and go."""
+    whole = data.groupby(["condition", "trial"])["elapsed_ns"].first().reset_index()
+    every = whole.merge(data[["kind", "name"]].drop_duplicates(), how="cross")
+    full = every.merge(data.drop(columns="elapsed_ns"), how="left", on=["condition", "trial", "kind", "name"])
+    absent = full["events"].isna()
+    full.loc[absent & (full["kind"] == "kernel_thread"), "cpu_ns"] = 0.0
+    full["events"] = full["events"].fillna(0).astype(int)
+    order = {name: place for place, name in enumerate(CONDITIONS)}
+    return full.sort_values("condition", key=lambda names: names.map(order), kind="stable", ignore_index=True)
 
 
 def _block(condition: str, cpu: int, duration_s: float) -> list[dict[str, Any]]:

@@ -1,0 +1,395 @@
+"""The experiments of the chapter on pinning, tiny: structure and relations, never absolute times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from machines.layouts import layout, without_caches
+from test_experiments import documented_columns, marked_processes
+
+from sched_labs import experiments, figures, kernels, lock, machine
+from sched_labs.claims import judge
+from sched_labs.errors import ParameterError
+from sched_labs.experiments import distance, migration, numa, reserved, smt
+from sched_labs.kernels.errors import PackageError, QemuError
+from sched_labs.kernels.experiment import run_experiment
+from sched_labs.machine import files
+from sched_labs.result import Result, from_json
+
+KINDS = ["migration.cost", "smt.sharing", "numa.chase", "reserved.residents"]
+ALLOWED = sorted(os.sched_getaffinity(0))
+KIB = 1024
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Result]:
+    """A tiny run of an experiment, made once; with a lock of our own: disturbed timing does not matter."""
+    place = tmp_path_factory.mktemp("lock") / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    runs: dict[str, Result] = {}
+
+    def run(kind: str) -> Result:
+        if kind not in runs:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(lock, "_PLACES", (place,))
+                runs[kind] = experiments.find(kind)(profile="tiny", save=False, progress=False)
+        return runs[kind]
+
+    return run
+
+
+# ---- what holds for all of them ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_summary_has_the_documented_columns(kind: str, tiny: Callable[[str], Result]) -> None:
+    prose = experiments.find(kind).summarise.__doc__ or ""
+    columns = list(tiny(kind).summary().columns)
+    assert columns
+    assert set(documented_columns(prose)) - set(columns) == set()
+    assert [name for name in columns if name not in prose] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_intervals_contain_their_medians(kind: str, tiny: Callable[[str], Result]) -> None:
+    table = tiny(kind).summary()
+    found = 0
+    for low in [name for name in table.columns if "_lo_" in name]:
+        middle = table[low.replace("_lo_", "_")]
+        known = middle.notna()
+        assert (table[low][known] <= middle[known]).all()
+        assert (middle[known] <= table[low.replace("_lo_", "_hi_")][known]).all()
+        found += 1
+    assert found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_survives_being_kept_and_is_drawn_and_judged(
+    kind: str, tiny: Callable[[str], Result], tmp_path: Path
+) -> None:
+    result = tiny(kind)
+    again = from_json(result.to_json(), kind)
+    pd.testing.assert_frame_equal(again.summary(), result.summary())
+    figure = result.plot(recorded=again)
+    assert figure.caption.endswith(".")
+    assert figure.save(tmp_path / "figure.svg").stat().st_size > 1000
+    assert all(verdict.reason for _, verdict in judge(result))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: migration.cost(distances=["far"]), "distances does not take"),
+        (lambda: migration.cost(distances="same_cpu"), "distances does not take"),
+        (lambda: migration.cost(touch=[]), "touch does not take"),
+        (lambda: migration.cost(every_ms=-1), "every_ms"),
+        (lambda: migration.cost(trials=0), "0 trials"),
+        (lambda: migration.cost(working_sets_bytes=[8]), "starts at one cache line"),
+        (lambda: migration.cost(working_sets_bytes=[1 << 45]), "half of the memory"),
+        (lambda: smt.sharing(pairs=["alu"]), "pairs does not take"),
+        (lambda: smt.sharing(placements="cores"), "placements does not take"),
+        (lambda: smt.sharing(window_ms=0), "window_ms"),
+        (lambda: numa.chase(loads=0), "loads"),
+        (lambda: numa.chase(working_sets_bytes=[]), "sizes in bytes"),
+        (lambda: reserved.residents(conditions=["alone"]), "conditions does not take"),
+        (lambda: reserved.residents(cpu=4096), "may not be used"),
+        (lambda: reserved.residents(duration_s=0), "duration_s"),
+    ],
+)
+@pytest.mark.usefixtures("own_lock")
+def test_parameters_that_no_run_could_use_are_refused(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        call()
+    assert marked_processes() == []
+
+
+# ---- moves ----
+
+
+def test_every_move_is_counted_twice_and_the_same_cpu_is_none(tiny: Callable[[str], Result]) -> None:
+    result = tiny("migration.cost")
+    table = result.summary()
+    still, moved = table[table["distance"] == "same_cpu"], table[table["distance"] != "same_cpu"]
+    assert (still["moves_per_step"] == 0).all()
+    assert (moved["moves_per_step"] == 1).all()
+    told = table["kernel_moves_per_step"].notna()
+    assert (table["kernel_moves_per_step"][told] == table["moves_per_step"][told]).all()
+    assert not table["flagged"].any()
+    assert moved.empty == (len(ALLOWED) < 2)
+    # Each step was walked on the CPU that was asked for: both CPUs, as often moving as not.
+    for far, rows in result.data.groupby("distance"):
+        home, other = result.parameters["cpu"], result.parameters["cpus"][far]
+        assert set(rows["cpu"]) == {home, other}
+        assert rows["moving"].mean() == 0.5
+
+
+def test_a_move_that_cannot_happen_is_named_and_not_invented(tiny: Callable[[str], Result]) -> None:
+    result = tiny("migration.cost")
+    there = distance.partners(machine.survey(), result.parameters["cpu"])
+    assert set(result.data["distance"]) == set(there)
+    said = " ".join(note.text for note in result.notes)
+    for far in distance.DISTANCES[:-1]:
+        assert (distance.WORDS[far] in said) == (far not in there)
+
+
+def test_a_longer_stay_leaves_fewer_steps_and_no_other_working_set() -> None:
+    sizes = {
+        profile: migration.default_working_sets(profile, machine.survey())
+        for profile in ("tiny", "quick", "full")
+    }
+    assert sizes["tiny"][0] == sizes["quick"][0] == sizes["full"][0] == 16 * KIB
+    assert max(sizes["tiny"]) <= max(sizes["quick"]) <= max(sizes["full"])
+
+
+@pytest.mark.parametrize(
+    ("survey", "expected"),
+    [
+        (layout(cores=1), {"same_cpu": 0}),
+        (layout(cores=2), {"same_cpu": 1, "same_cache": 0}),
+        (layout(cores=2, threads=2), {"same_cpu": 3, "smt_sibling": 1, "same_cache": 2}),
+        (layout(caches=2, cores=1), {"same_cpu": 1, "other_cache": 0}),
+        (layout(nodes=2, cores=1), {"same_cpu": 1, "other_node": 0}),
+        (
+            layout(nodes=2, caches=2, cores=2, threads=2),
+            {"same_cpu": 15, "smt_sibling": 7, "same_cache": 14, "other_cache": 13, "other_node": 11},
+        ),
+        (without_caches(layout(cores=2)), {"same_cpu": 1, "other_cpu": 0}),
+        (without_caches(layout(cores=1, threads=2)), {"same_cpu": 1, "smt_sibling": 0}),
+    ],
+)
+def test_distances_are_told_apart(survey: machine.Machine, expected: dict[str, int]) -> None:
+    home = survey.cpus_allowed[-1]
+    assert distance.partners(survey, home) == expected
+    absent = distance.absent(survey, home)
+    for far in distance.DISTANCES[:-1]:
+        assert (distance.WORDS[far] in absent) == (far not in expected)
+
+
+# ---- shared cores ----
+
+
+def test_two_workers_share_one_cpu_and_not_more(tiny: Callable[[str], Result]) -> None:
+    data = tiny("smt.sharing").data
+    assert (data["units"] > 0).all()
+    assert (data["cpu_ns"] <= 1.01 * data["elapsed_ns"] + 1e6).all()
+    both = data[data["together"] & (data["placement"] == "one_cpu")]
+    together = both.groupby(["pair", "trial"])[["cpu_ns", "elapsed_ns"]].agg(
+        {"cpu_ns": "sum", "elapsed_ns": "max"}
+    )
+    assert (together["cpu_ns"] <= 1.05 * together["elapsed_ns"] + 1e6).all()
+    assert both.groupby(["pair", "trial"])["cpu"].nunique().max() == 1
+
+
+def test_siblings_that_a_machine_lacks_have_a_note_and_no_row(tiny: Callable[[str], Result]) -> None:
+    result = tiny("smt.sharing")
+    has = bool(machine.survey().smt_siblings(ALLOWED[-1]))
+    assert ("siblings" in set(result.data["placement"])) == has
+    assert any("another thread of CPU" in note.text for note in result.notes) == (not has)
+
+
+@pytest.mark.parametrize(
+    ("survey", "expected"),
+    [
+        (layout(cores=1), {"one_cpu": (0, 0)}),
+        (layout(cores=1, threads=2), {"siblings": (1, 0), "one_cpu": (1, 1)}),
+        (layout(cores=2, threads=2), {"cores": (3, 2), "siblings": (3, 1), "one_cpu": (3, 3)}),
+        (layout(nodes=2, cores=1), {"cores": (1, 0), "one_cpu": (1, 1)}),
+        (without_caches(layout(cores=2)), {"cores": (1, 0), "one_cpu": (1, 1)}),
+    ],
+)
+def test_workers_are_placed_by_what_they_share(survey: machine.Machine, expected: dict[str, Any]) -> None:
+    assert smt.places(survey, survey.cpus_allowed[-1]) == expected
+
+
+# ---- memory nodes ----
+
+
+def test_memory_is_where_it_was_bound(tiny: Callable[[str], Result]) -> None:
+    result = tiny("numa.chase")
+    table = result.summary()
+    told = table["pages_there_share"].notna()
+    assert (table["pages_there_share"][told] == 1).all()
+    assert (table["load_ns"] > 0).all()
+    assert table.loc[table["local"], "slowdown_ratio"].isna().all()
+    assert table.loc[~table["local"], "slowdown_ratio"].notna().all()
+    assert any("one memory node" in note.text for note in result.notes) == (len(machine.survey().nodes) < 2)
+
+
+# ---- reserved CPUs ----
+
+
+def test_the_kernels_own_threads_are_found_on_their_cpu(tiny: Callable[[str], Result]) -> None:
+    result = tiny("reserved.residents")
+    cpu = result.parameters["cpu"]
+    names = set(result.data.loc[result.data["kind"] == "kernel_thread", "name"])
+    # These two are on every CPU of every kernel; in a container other processes are not to be seen.
+    if Path("/proc/2/comm").exists() and Path("/proc/2/comm").read_text().strip() == "kthreadd":
+        assert {f"migration/{cpu}", f"ksoftirqd/{cpu}"} <= names
+        every = reserved.bound_threads(cpu)
+        assert all(switches >= 0 for _, switches, _ in every.values())
+    assert (result.data["events"] >= 0).all()
+    assert "anybody" in set(result.data["kind"])
+
+
+def test_interrupts_are_sorted_by_who_causes_them(tmp_path: Path) -> None:
+    tables = {
+        "interrupts": "            CPU0       CPU1\n"
+        "  9:          1          2   IO-APIC   9-fasteoi   acpi\n"
+        " 40:         10         20   PCI-MSI 1-edge      eth0-rx-0\n"
+        "NMI:          0          0   Non-maskable interrupts\n"
+        "LOC:       1000       2000   Local timer interrupts\n"
+        "RES:          5          6   Rescheduling interrupts\n"
+        "TLB:          7          8   TLB shootdowns\n"
+        "ERR:          0\n",
+        "softirqs": "                    CPU0       CPU1\n"
+        "          HI:          1          3\n"
+        "       TIMER:        10         30\n",
+    }
+    (tmp_path / "proc").mkdir()
+    for name, text in tables.items():
+        (tmp_path / "proc" / name).write_text(text)
+    with files.root(tmp_path):
+        assert reserved.interrupts(1) == {
+            ("device", "9 acpi"): 2,
+            ("device", "40 eth0-rx-0"): 20,
+            ("other", "NMI Non-maskable interrupts"): 0,
+            ("timer", "LOC Local timer interrupts"): 2000,
+            ("call", "RES Rescheduling interrupts"): 6,
+            ("call", "TLB TLB shootdowns"): 8,
+        }
+        assert reserved.soft_interrupts(1) == {"HI": 3, "TIMER": 30}
+        assert reserved.interrupts(7) is None
+        assert reserved.soft_interrupts(7) == {}
+
+
+def test_interrupts_of_arm_have_names_for_numbers(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "interrupts").write_text(
+        "           CPU0       CPU1\n"
+        " 11:       1000       2000     GICv3  27 Level     arch_timer\n"
+        " 42:          1          2     GICv3  78 Edge      virtio0\n"
+        "IPI0:          5          6       Rescheduling interrupts\n"
+    )
+    with files.root(tmp_path):
+        found = reserved.interrupts(1)
+    assert found == {
+        ("timer", "11 GICv3 27 Level arch_timer"): 2000,
+        ("device", "42 virtio0"): 2,
+        ("call", "IPI0 Rescheduling interrupts"): 6,
+    }
+
+
+# ---- the map ----
+
+
+def test_the_map_of_this_machine_has_every_cpu() -> None:
+    survey = machine.survey()
+    table = figures.topology.frame(survey)
+    assert list(table["cpu"]) == [cpu.number for cpu in survey.cpus]
+    figure = figures.topology.draw(survey, home=ALLOWED[-1])
+    assert all(f"CPU {cpu.number}" in figure.alt for cpu in survey.cpus)
+    assert figure.data.equals(table)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 1, 4, 2), (1, 2, 3, 2), (2, 2, 2, 2), (2, 2, 32, 2)])
+def test_what_is_shared_is_one_box_and_stays_inside_the_figure(shape: tuple[int, int, int, int]) -> None:
+    nodes, caches, cores, threads = shape
+    survey = layout(nodes, caches, cores, threads)
+    figure = figures.topology.draw(survey)
+    count = nodes * caches * cores * threads
+    table = figure.data
+    assert len(table) == count
+    assert table["l3_cpus"].nunique() == nodes * caches
+    assert table["node"].nunique() == nodes
+    assert table["l2_cpus"].nunique() == nodes * caches * cores
+    assert (table["smt_siblings"] != "").all() == (threads > 1)
+    ax = figure.mpl.axes[0]
+    width, height = ax.get_xlim()[1], ax.get_ylim()[0]
+    boxes = [patch.get_bbox() for patch in ax.patches]
+    assert all(b.x0 >= 0 and b.x1 <= width and b.y0 >= 0 and b.y1 <= height for b in boxes)
+    # Every CPU has a box, and no two of the innermost boxes touch.
+    inner = [b for b in boxes if not any(o is not b and b.contains(o.x0 + 1, o.y0 + 1) for o in boxes)]
+    assert len(inner) == count
+    assert not any(a.overlaps(b) for i, a in enumerate(inner) for b in inner[i + 1 :])
+    # The text stays inside, too.
+    renderer = figure.mpl._get_renderer()  # type: ignore[attr-defined]
+    for text in ax.texts:
+        assert text.get_window_extent(renderer).x1 <= figure.mpl.bbox.x1
+
+
+def test_a_machine_that_tells_no_caches_says_so() -> None:
+    figure = figures.topology.draw(without_caches(layout(cores=3)))
+    assert "does not tell its caches" in figure.caption
+    assert figure.data["l2_bytes"].isna().all()
+
+
+# ---- what this machine may not have: logic in a guest, and no timing ----
+
+
+@pytest.fixture(scope="module")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Result]:
+    """An experiment in a guest that shows two threads per core and two memory nodes."""
+    place = tmp_path_factory.mktemp("lock") / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+
+    def run(name: str, **parameters: Any) -> Result:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lock, "_PLACES", (place,))
+            try:
+                kernels.get("6.12")
+                return run_experiment(
+                    name, "6.12", {"profile": "tiny", **parameters}, progress=False,
+                    cpus=4, threads_per_core=2, memory_nodes=2,
+                )  # fmt: skip
+            except (PackageError, QemuError) as error:
+                pytest.skip(f"no other kernel can be booted here: {error.what}")
+
+    return run
+
+
+@pytest.mark.timeout(300)
+def test_a_guest_with_siblings_and_nodes_moves_to_both(guest: Callable[..., Result]) -> None:
+    result = guest("migration.cost", working_sets_bytes=[16 * KIB], touch=["writes"])
+    table = result.summary().set_index("distance")
+    assert list(table.index) == ["same_cpu", "smt_sibling", "other_node"]
+    assert list(table["moves_per_step"]) == [0, 1, 1]
+    assert list(table["kernel_moves_per_step"]) == [0, 1, 1]
+    assert not table["flagged"].any()
+
+
+@pytest.mark.timeout(300)
+def test_a_guest_with_siblings_runs_on_both_at_once(guest: Callable[..., Result]) -> None:
+    result = guest("smt.sharing", pairs=["alu_alu"])
+    assert result.parameters["cpus"] == {"cores": [3, 1], "siblings": [3, 2], "one_cpu": [3, 3]}
+    together = result.data[result.data["together"]]
+    for place, cpus in (("cores", {1, 3}), ("siblings", {2, 3}), ("one_cpu", {3})):
+        assert set(together.loc[together["placement"] == place, "cpu"]) == cpus
+    assert not any("another thread of CPU" in note.text for note in result.notes)
+
+
+@pytest.mark.timeout(300)
+def test_a_guest_with_two_nodes_has_near_and_far_memory(guest: Callable[..., Result]) -> None:
+    result = guest("numa.chase", working_sets_bytes=[64 * KIB])
+    table = result.summary()
+    assert list(zip(table["cpu_node"], table["memory_node"], strict=True)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert list(table["firmware_distance"]) == [10, 20, 20, 10]
+    assert list(table["local"]) == [True, False, False, True]
+    assert (table["pages_there_share"] == 1).all()
+    assert np.isfinite(table.loc[~table["local"], "slowdown_ratio"]).all()
+    assert not any("one memory node" in note.text for note in result.notes)
+    assert "node 0" in result.plot().alt
+
+
+def test_a_guest_cannot_have_half_a_core() -> None:
+    with pytest.raises(ParameterError, match="are not 2 nodes of cores with 2 threads"):
+        kernels.run("6.12", "hello", cpus=2, threads_per_core=2, memory_nodes=2)
+    with pytest.raises(ParameterError, match="deterministic"):
+        kernels.run("6.12", "hello", timing="deterministic", threads_per_core=2)
