@@ -42,6 +42,7 @@ _WHERE = {
     "quota": ("sched_labs.experiments.quota", None),
     "service": ("sched_labs.experiments.service", None),
     "throttle": ("sched_labs.experiments.throttle", None),
+    "nested": ("sched_labs.experiments.nested", None),
     "cgroups": ("sched_labs.cgroups", None),
     "classify": ("sched_labs.experiments.classify", None),
     "switches": ("sched_labs.switches", None),

@@ -15,6 +15,7 @@ MODULES = {
     "service.latency": "service",
     "service.contention": "service",
     "throttle.timeline": "throttle",
+    "nested.groups": "nested",
     "context_switch.matrix": "context_switch",
     "warmup.sweep": "warmup",
     "crowd.switch": "crowd",
