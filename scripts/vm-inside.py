@@ -105,9 +105,9 @@ def command(*words: str, limit_s: float = LIMIT_S) -> str:
 
 def doctor() -> str:
     facts = json.loads(command("doctor", "--json"))
-    expect(isinstance(facts, dict) and bool(facts), facts)
-    say("note: " + command("doctor"))
-    return command("doctor", "--for", "workshop").strip()
+    text = json.dumps(facts)
+    expect(platform.release() in text, text)
+    return f"{len(text):,} characters"
 
 
 def address() -> str:

@@ -36,13 +36,14 @@ tar -C "$here" --exclude=./.git --exclude=./.venv --exclude=./_build --exclude=.
 # chapter on policies; the kernel's throttling of those stays on.
 properties=("Delegate=cpu cpuset memory pids" LimitRTPRIO=50 LimitNICE=-10)
 
-# A group that holds processes cannot hand controllers on to groups inside it, so that the program steps aside.
-# (From systemd 254 on, DelegateSubgroup= does that.)
+# A group that holds processes cannot hand its controllers on to groups inside it, so that the program steps aside
+# before it switches them on. (DelegateSubgroup= does the first half, from systemd 254 on.)
 install -d -m 0755 /usr/local/libexec
 cat >$aside <<'ASIDE'
 #!/bin/sh
 group=/sys/fs/cgroup$(cut -d : -f 3 /proc/self/cgroup)
-mkdir -p "$group/programs" && echo $$ >"$group/programs/cgroup.procs"
+mkdir -p "$group/programs" && echo $$ >"$group/programs/cgroup.procs" &&
+    echo +cpu +cpuset +memory +pids >"$group/cgroup.subtree_control"
 exec "$@"
 ASIDE
 chmod 0755 $aside
