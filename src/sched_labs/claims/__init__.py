@@ -18,6 +18,7 @@ from . import (
     ipc,
     latency,
     loops,
+    packets,
     pinning,
     pool,
     reference,
@@ -44,6 +45,7 @@ MODULES = (
     pool,
     pinning,
     ipc,
+    packets,
 )
 CLAIMS = [claim for module in MODULES for claim in module.CLAIMS]
 

@@ -44,7 +44,7 @@ def summarise(result: Result) -> pd.DataFrame:
     machine_switches_per_s, machine_switches_lo_per_s, machine_switches_hi_per_s   of the whole machine
                         (vmstat's cs); missing where /proc/stat does not tell
     wait_share          of the time that passed, in which the victim could run and had no CPU; may be missing
-    sibling_busy_share  how busy the SMT sibling's CPU was; missing where there is none
+    sibling_busy_share  how busy the SMT sibling's CPU was, all trials together; missing where there is none
     neighbour_busy_share  how busy the neighbour's CPU was; missing where there is none
     ipc                 instructions per cycle of the victim; missing where there are no such counters
     misses_per_line     last-level cache misses for each line; missing likewise
@@ -72,8 +72,10 @@ def summarise(result: Result) -> pd.DataFrame:
         )
         row |= _known("machine_switches", "per_s", part["machine_switches"] / part["window_ns"] * 1e9)
         row["wait_share"] = float((part["wait_ns"] / part["elapsed_ns"]).median())
-        row["sibling_busy_share"] = float(part["sibling_busy_share"].median())
-        row["neighbour_busy_share"] = float(part["neighbour_busy_share"].median())
+        for role in ("sibling", "neighbour"):
+            busy_ns = (part[f"{role}_busy_share"] * part["window_ns"]).sum(skipna=False)
+            # Ticks are coarse: their sum may come out a little above the time that passed.
+            row[f"{role}_busy_share"] = float(np.minimum(busy_ns / part["window_ns"].sum(), 1.0))
         row["ipc"] = _ratio(part, "instructions", "cycles")
         row["misses_per_line"] = _ratio(part, "LLC-load-misses", None)
         rows.append(row | {"trials": len(part)})

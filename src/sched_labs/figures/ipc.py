@@ -29,6 +29,7 @@ PANELS = [
     Panel("Less work for each second of CPU time", "loss_share", SHARE, "loss_lo_share", "loss_hi_share"),
     Panel("Switches of the victim in a second", "switches_per_s", NUMBER, "switches_lo_per_s",
           "switches_hi_per_s", least=0.5),
+    Panel("The SMT sibling's CPU was busy for", "sibling_busy_share", SHARE),
     Panel("The neighbour's CPU was busy for", "neighbour_busy_share", SHARE),
 ]  # fmt: skip
 _COLUMNS = (
