@@ -18,7 +18,6 @@ from sched_labs.claims import judge
 from sched_labs.errors import ParameterError
 from sched_labs.experiments import distance, migration, numa, reserved, smt
 from sched_labs.kernels.errors import PackageError, QemuError
-from sched_labs.kernels.experiment import run_experiment
 from sched_labs.machine import files
 from sched_labs.result import Result, from_json
 
@@ -332,33 +331,52 @@ def test_a_machine_that_tells_no_caches_says_so() -> None:
 
 # ---- what this machine may not have: logic in a guest, and no timing ----
 
+IN_THE_GUEST = """
+def measure(wanted):
+    from sched_labs import workloads
+    from sched_labs.kernels.jobs import experiment
+
+    start, answers = workloads.start, {}
+    for module, name, parameters in wanted:
+        answers[name] = experiment.measure(module, name, {"profile": "tiny", **parameters})
+        workloads.start = start
+    return answers
+"""
+
 
 @pytest.fixture(scope="module")
-def guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Result]:
-    """An experiment in a guest that shows two threads per core and two memory nodes."""
+def guest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+    """Three experiments in one guest that shows two threads per core and two memory nodes."""
     place = tmp_path_factory.mktemp("lock") / "lock"
     place.mkdir()
     place.chmod(0o1777)
-
-    def run(name: str, **parameters: Any) -> Result:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lock, "_PLACES", (place,))
-            try:
-                kernels.get("6.12")
-                return run_experiment(
-                    name, "6.12", {"profile": "tiny", **parameters}, progress=False,
-                    cpus=4, threads_per_core=2, memory_nodes=2,
-                )  # fmt: skip
-            except (PackageError, QemuError) as error:
-                pytest.skip(f"no other kernel can be booted here: {error.what}")
-
-    return run
+    wanted = [
+        (migration, "cost", {"working_sets_bytes": [16 * KIB], "touch": ["writes"]}),
+        (smt, "sharing", {"pairs": ["alu_alu"]}),
+        (numa, "chase", {"working_sets_bytes": [64 * KIB]}),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lock, "_PLACES", (place,))
+        try:
+            answer = kernels.run(
+                "6.12",
+                "pinning_in_a_guest:measure",
+                {"wanted": [(module.__name__, name, given) for module, name, given in wanted]},
+                cpus=4,
+                threads_per_core=2,
+                memory_nodes=2,
+                native=["migrate", "siblings", "nodes"],
+                modules=["sched_labs.kernels.jobs.experiment", *(module.__name__ for module, _, _ in wanted)],
+                extra={"/lab/pinning_in_a_guest.py": IN_THE_GUEST.encode()},
+            )
+        except (PackageError, QemuError) as error:
+            pytest.skip(f"no other kernel can be booted here: {error.what}")
+    return {name: from_json(text, name) for name, text in answer.value.items()}
 
 
 @pytest.mark.timeout(300)
-def test_a_guest_with_siblings_and_nodes_moves_to_both(guest: Callable[..., Result]) -> None:
-    result = guest("migration.cost", working_sets_bytes=[16 * KIB], touch=["writes"])
-    table = result.summary().set_index("distance")
+def test_a_guest_with_siblings_and_nodes_moves_to_both(guest: dict[str, Result]) -> None:
+    table = guest["cost"].summary().set_index("distance")
     assert list(table.index) == ["same_cpu", "smt_sibling", "other_node"]
     assert list(table["moves_per_step"]) == [0, 1, 1]
     assert list(table["kernel_moves_per_step"]) == [0, 1, 1]
@@ -366,18 +384,19 @@ def test_a_guest_with_siblings_and_nodes_moves_to_both(guest: Callable[..., Resu
 
 
 @pytest.mark.timeout(300)
-def test_a_guest_with_siblings_runs_on_both_at_once(guest: Callable[..., Result]) -> None:
-    result = guest("smt.sharing", pairs=["alu_alu"])
+def test_a_guest_with_siblings_runs_on_both_at_once(guest: dict[str, Result]) -> None:
+    result = guest["sharing"]
     assert result.parameters["cpus"] == {"cores": [3, 1], "siblings": [3, 2], "one_cpu": [3, 3]}
     together = result.data[result.data["together"]]
     for place, cpus in (("cores", {1, 3}), ("siblings", {2, 3}), ("one_cpu", {3})):
         assert set(together.loc[together["placement"] == place, "cpu"]) == cpus
     assert not any("another thread of CPU" in note.text for note in result.notes)
+    assert "on two threads of one core" in result.plot().caption
 
 
 @pytest.mark.timeout(300)
-def test_a_guest_with_two_nodes_has_near_and_far_memory(guest: Callable[..., Result]) -> None:
-    result = guest("numa.chase", working_sets_bytes=[64 * KIB])
+def test_a_guest_with_two_nodes_has_near_and_far_memory(guest: dict[str, Result]) -> None:
+    result = guest["chase"]
     table = result.summary()
     assert list(zip(table["cpu_node"], table["memory_node"], strict=True)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert list(table["firmware_distance"]) == [10, 20, 20, 10]
