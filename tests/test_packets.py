@@ -1,0 +1,210 @@
+"""Packets over loopback, tiny: structure and relations that must hold, never absolute times."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from claim_cases import Case, judged, without_a_case
+from test_experiments import documented_columns, gone
+
+from sched_labs import experiments, lock
+from sched_labs.claims import FAILS, HOLDS, UNKNOWN, judge
+from sched_labs.claims.packets import CLAIMS
+from sched_labs.errors import ParameterError
+from sched_labs.experiments import packets
+from sched_labs.machine import files
+from sched_labs.result import Result, from_json
+
+Row = dict[str, Any]
+
+
+def own_lock(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Disturbed timing does not matter here, so nobody has to wait for anybody."""
+    place = folder / "lock"
+    place.mkdir()
+    place.chmod(0o1777)
+    patch.setattr(lock, "_PLACES", (place,))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        own_lock(tmp_path_factory.mktemp("packets"), patch)
+        return packets.udp(profile="tiny", save=False, progress=False)
+
+
+def test_it_is_found_by_name() -> None:
+    assert experiments.find("packets.udp") is packets.udp
+
+
+def test_every_way_and_size_is_measured_as_often(tiny: Result) -> None:
+    ways = set(tiny.data["way"])
+    assert ways == set(packets.WAYS) or (
+        ways == set(packets.WAYS) - {"segments"} and any("segments" in note.text for note in tiny.notes)
+    )
+    assert (tiny.data.groupby(["way", "size_bytes"])["trial"].nunique() == 2).all()
+
+
+def test_no_packet_is_made_up(tiny: Result) -> None:
+    data = tiny.data
+    assert (data["received"] <= data["sent"]).all()
+    assert (data["received"] > 0).all()
+    one_by_one = data[data["way"].isin(["paced", "single"])]
+    assert (one_by_one["sent"] == one_by_one["calls"]).all()
+    many = data[~data["way"].isin(["paced", "single"])]
+    assert (many["sent"] <= many["calls"] * tiny.parameters["batch"]).all()
+    assert (many["sent"] > many["calls"]).all()
+    assert (data["receives"] <= data["received"] + 10).all()  # and the words that end a block
+
+
+def test_the_senders_time_is_no_longer_than_what_passed(tiny: Result) -> None:
+    data = tiny.data
+    assert (data["cpu_ns"] <= data["elapsed_ns"] * 1.01 + 1e5).all()
+    known = data[data["wait_ns"].notna()]
+    assert (known["cpu_ns"] + known["wait_ns"] <= known["elapsed_ns"] * 1.05 + 1e6).all()
+
+
+@pytest.mark.skipif(not Path("/proc/softirqs").exists(), reason="softirqs are not counted here")
+def test_each_packet_over_loopback_takes_a_softirq_unless_they_come_as_one_piece(tiny: Result) -> None:
+    table = tiny.summary().set_index(["way", "size_bytes"])
+    for size in packets.SIZES:
+        assert table.packets_per_softirq["single", size] < 1.2  # others may use the network: then it is less
+        if ("segments", size) in table.index:
+            assert table.packets_per_softirq["segments", size] > table.packets_per_softirq["single", size]
+
+
+def test_its_summary_has_the_documented_columns(tiny: Result) -> None:
+    table = tiny.summary()
+    assert set(documented_columns(packets.summarise.__doc__)) <= set(table.columns)
+    assert (table["sender_lo_ns_per_packet"] <= table["sender_ns_per_packet"]).all()
+    assert table["received_share"].between(0, 1).all()
+    assert table.loc[table["way"] == "paced", "charged_share"].isna().all()
+    shares = table["softirq_share"].dropna()
+    assert shares.between(0, 1).all()
+
+
+def test_what_the_machine_does_not_tell_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden(path: str) -> str | None:
+        if path in ("/proc/softirqs", "/proc/stat") or path.endswith("/comm"):
+            return None
+        return read(path)
+
+    read = files.read
+    own_lock(tmp_path, monkeypatch)
+    monkeypatch.setattr(packets.files, "read", hidden)
+    run = packets.udp(profile="tiny", trials=1, sizes_bytes=[64], save=False, progress=False)
+    table = run.summary()
+    for column in ("packets_per_softirq", "ns_per_softirq", "softirq_share", "ksoftirqd_per_softirq"):
+        assert table[column].isna().all()
+    missing = [note.text for note in run.notes if note.level == "missing"]
+    assert any("/proc/softirqs" in text for text in missing)
+    assert any("ksoftirqd" in text for text in missing)
+    assert {v.outcome for c, v in judge(run) if c.id != "004-031"} == {UNKNOWN}
+    assert "softirq costs" not in run.plot().caption
+
+
+def test_softirqs_and_ticks_are_read_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {
+        "/proc/softirqs": "        CPU0  CPU1\n  NET_TX:  9 9\n  NET_RX:  30 12\n",
+        "/proc/stat": "cpu  9 9 9 9 9 9 9 9\ncpu0 1 2 3 40 50 6 7 8\ncpu1 0 0 0 0 0 0 5 0\nctxt 7\n",
+        "/proc/9/status": "Name: x\nvoluntary_ctxt_switches:\t3\nnonvoluntary_ctxt_switches:\t4\n",
+    }
+    monkeypatch.setattr(packets.files, "read", told.get)
+    tick_ns = 1e9 / os.sysconf("SC_CLK_TCK")
+    look = packets._look([9, 10], {"sender": 0, "receiver": 1})
+    assert look.net_rx == 42
+    assert look.cpu_ns == {
+        "sender": (7 * tick_ns, 19 * tick_ns),
+        "receiver": (5 * tick_ns, 5 * tick_ns),
+    }
+    assert look.ksoftirqd == 7
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sizes_bytes": []},
+        {"sizes_bytes": 64},
+        {"sizes_bytes": [1]},
+        {"sizes_bytes": [10_000]},
+        {"batch": 0},
+        {"batch": 64},
+        {"period_us": 0},
+        {"block_ms": 0},
+        {"trials": 0},
+    ],
+)
+def test_parameters_that_no_run_could_use_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError):
+        packets.udp(profile="tiny", save=False, progress=False, **wrong)
+
+
+def test_it_is_drawn_kept_and_judged(tiny: Result) -> None:
+    figure = from_json(tiny.to_json()).plot(recorded=tiny, predictions=[{"value": 5, "unit": "µs"}])
+    assert "A packet costs its sender" in figure.caption or "nothing to compare" in figure.caption
+    assert "one at a call, 64 bytes" in figure.alt
+    assert {claim.id for claim, _ in judge(tiny)} == {claim.id for claim in CLAIMS}
+
+
+def test_nothing_stays_behind(tiny: Result) -> None:
+    assert len(tiny.data) > 0
+    assert gone()
+
+
+# ---- claims, on CONSTRUCTED summaries ----
+
+
+def way(
+    name: str,
+    packet: float = 3e3,
+    softirq: float = 3e3,
+    *,
+    packets: float = 1.0,
+    rate: float = 1e5,
+    ksoftirqd: float = 0.001,
+    half: float = 0.05,
+) -> Row:
+    row: Row = {"way": name, "size_bytes": 64, "packets_per_s": rate, "ksoftirqd_per_softirq": ksoftirqd}
+    for stem, value in (("sender{}_ns_per_packet", packet), ("ns{}_per_softirq", softirq),
+                        ("packets{}_per_softirq", packets)):  # fmt: skip
+        for part, factor in (("", 1), ("_lo", 1 - half), ("_hi", 1 + half)):
+            row[stem.format(part)] = factor * value
+    return row
+
+
+PACED = way("paced", 20e3, 20e3, rate=1e4)
+LARGE = way("segments", 700, 10e3, packets=14)
+CLAIM = {claim.id: claim for claim in CLAIMS}
+CASES: list[Case] = [
+    ("004-030", HOLDS, [way("single"), way("mmsg", softirq=3.2e3), PACED], "3 µs a softirq, one at a call"),
+    ("004-030", FAILS, [way("single"), LARGE], "10 µs, one large piece (14.0 packets"),
+    ("004-030", UNKNOWN, [way("single"), way("mmsg", softirq=5.5e3)], "5.5 µs, many at a call"),
+    ("004-030", UNKNOWN, [way("single", softirq=np.nan), LARGE], "does not tell"),
+    ("004-030", UNKNOWN, [way("single"), PACED], "does not tell"),
+    ("004-031", HOLDS, [way("single", 30e3), PACED], "20 µs for each of 10,000 a second, 30 µs"),
+    ("004-031", FAILS, [way("single"), PACED], "20 µs for each of 10,000 a second, 3 µs for each of 100,000"),
+    ("004-031", UNKNOWN, [way("single", 20e3), PACED], "overlap"),
+    ("004-031", UNKNOWN, [way("single", rate=1.1e4), PACED], "rates hardly differ"),
+    ("004-031", UNKNOWN, [PACED], "did not measure 'single'"),
+    ("004-001", HOLDS, [way("single", ksoftirqd=0.9)], "0.9 times for each softirq"),
+    ("004-001", FAILS, [way("single"), LARGE], "0.001 times for each softirq"),
+    ("004-001", UNKNOWN, [way("single", ksoftirqd=0.3)], "0.3 times"),
+    ("004-001", UNKNOWN, [way("single", ksoftirqd=np.nan)], "not seen from here"),
+    ("002-005", HOLDS, [way("single", packets=1e4)], "for each 10000.00 packets"),
+    ("002-005", FAILS, [way("single")], "A softirq received them"),
+    ("002-005", UNKNOWN, [way("single", packets=10)], "for each 10.00 packets"),
+    ("002-005", UNKNOWN, [way("single", packets=np.nan)], "does not tell"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)])
+def test_a_constructed_summary_is_judged(case: Case) -> None:
+    judged(CLAIM[case[0]], case)
+
+
+def test_every_claim_has_a_case_for_every_outcome() -> None:
+    assert without_a_case(CLAIMS, CASES) == set()
