@@ -5,7 +5,7 @@
  *
  *     stack BLOCKS HOPS [CPU]
  *     boost 1_74
- *     block ours_ns=... boost_ns=...      for one hop
+ *     block ours_ns=... boost_ns=...      CPU time of one hop: who loses the CPU meanwhile has not hopped more slowly
  */
 #define _GNU_SOURCE
 #include "stackswitch.h"
@@ -55,9 +55,9 @@ static void by_boost(long pairs)
 static double hop_ns(void (*play)(long pairs), long hops)
 {
     struct timespec start, end;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
     play(hops / 2);
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
     return ((double)(end.tv_sec - start.tv_sec) * 1e9 + (double)(end.tv_nsec - start.tv_nsec)) / (double)(hops / 2 * 2);
 }
 
