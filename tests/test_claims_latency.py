@@ -70,6 +70,7 @@ def hogs(
     return {
         "hogs": number,
         "wished_slice_ns": wish,
+        "moved_slice_ns": nan,
         "stint_p50_ns": stint,
         "stint_lo_ns": stint * (1 - half),
         "stint_hi_ns": stint * (1 + half),
@@ -88,6 +89,12 @@ def hogs(
 def wishing(wish: float, stint: float, half: float = 0.01) -> list[dict[str, Any]]:
     plain = [hogs(2, 4e6, 4e6, half), hogs(4, 4e6, 12e6, half)]
     return [*plain, hogs(4, stint, 3 * stint, half, wish=wish)]
+
+
+def moving(gap: float, half: float = 0.01) -> list[dict[str, Any]]:
+    """Four hogs with the kernel's slice as it is, and set to 25 ms."""
+    plain = [hogs(2, 4e6, 4e6, half), hogs(4, 4e6, 12e6, half)]
+    return [*plain, hogs(4, gap / 3, gap, half) | {"moved_slice_ns": 25e6}]
 
 
 def late(
@@ -258,6 +265,11 @@ CASES: list[Case] = [
     ("base-slice", FAILS, [hogs(2, 4e6, 4e6), hogs(4, 4e6, 12e6)], "tick comes every 4 ms"),
     ("base-slice", UNKNOWN, [hogs(2, 1.7e6, 2e6, 0.3), hogs(4, 2e6, 6e6)], "spans"),
     ("base-slice", UNKNOWN, [hogs(2, 4e6, 4e6, own=nan), hogs(4, 4e6, 12e6)], "does not tell its slice"),
+    ("002-052", FAILS, moving(75e6), "set to 25 ms, 4 hogs waited 75 ms for a turn, 12 ms before"),
+    ("002-052", HOLDS, moving(13e6), "waited 13 ms"),
+    ("002-052", UNKNOWN, moving(16.8e6, 0.1), "spans a limit"),
+    ("002-052", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(4, 4e6, 12e6)], "could not be moved"),
+    ("002-052", UNKNOWN, moving(75e6, float("inf")), "One trial"),
     ("002-126", HOLDS, wishing(20e6, 20e6), "asked for 20 ms ran 20 ms at a time, 4 ms without asking"),
     ("002-126", FAILS, wishing(20e6, 4e6), "ran 4 ms at a time"),
     ("002-126", UNKNOWN, wishing(20e6, 4.2e6, 0.1), "overlap"),

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import judge, lock, machine
+from sched_labs import judge, knobs, lock, machine
 from sched_labs.errors import ParameterError, PlacementError
 from sched_labs.experiments import find
+from sched_labs.experiments import slices as slices_module
 from sched_labs.experiments.base import Run
 from sched_labs.experiments.slices import turns
 from sched_labs.experiments.ticks import interrupts, period
@@ -128,7 +129,7 @@ def test_regimes_that_no_run_could_use(wrong: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def slices(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    return tiny("slices.sweep", tmp_path_factory, duration_s=0.25)
+    return tiny("slices.sweep", tmp_path_factory, duration_s=0.5)
 
 
 def test_turns_of_hogs(slices: Result) -> None:
@@ -145,6 +146,20 @@ def test_turns_of_hogs(slices: Result) -> None:
     assert waits[4] > waits[2]
 
 
+def test_slices_kept_before_the_knob_was_moved_still_have_a_summary(slices: Result) -> None:
+    old = Result(
+        kind=slices.kind,
+        data=slices.data.drop(columns="moved_slice_ns"),
+        machine=slices.machine,
+        parameters=slices.parameters
+        | {
+            "used": [{k: v for k, v in u.items() if k != "moved_slice_ns"} for u in slices.parameters["used"]]
+        },
+    )
+    alone = slices.summary()
+    pd.testing.assert_frame_equal(old.summary().dropna(how="all"), alone[alone["moved_slice_ns"].isna()])
+
+
 def test_turns_are_made_of_gaps() -> None:
     # CONSTRUCTED: hogs 0 and 1 take turns of 4 ms; another program borrows 1 ms from hog 1 in its turn.
     ms = 1_000_000
@@ -157,6 +172,31 @@ def test_turns_are_made_of_gaps() -> None:
 
 def test_the_figure_of_the_slices(slices: Result) -> None:
     drawn(slices)
+
+
+def test_the_kernels_slice_is_moved_and_put_back(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knob = tmp_path_factory.mktemp("knobs") / "base_slice_ns"
+    knob.write_text("1400000\n")
+    seen: list[str] = []
+    real = slices_module._measure
+
+    def measure(*arguments: Any) -> None:
+        seen.append(knob.read_text().strip())
+        real(*arguments)
+
+    monkeypatch.setattr(knobs, "movable", lambda name: (knob, int(knob.read_text())))
+    monkeypatch.setattr(slices_module, "_measure", measure)
+    result = tiny("slices.sweep", tmp_path_factory, hogs=[2, 4], wished_slices_ns=[], duration_s=0.2)
+    assert seen == ["1400000", "1400000", "25000000"] and knob.read_text() == "1400000"
+    assert [used["moved_slice_ns"] for used in result.parameters["used"]] == [None, None, 25_000_000]
+    assert result.parameters["slice_before_ns"] == 1_400_000
+    table = result.summary()
+    if table["moved_slice_ns"].notna().any():  # on a crowded machine a trial may see no whole turn
+        assert "slice set to 25 ms" in result.plot().alt
+    with pytest.raises(ParameterError, match="moved_slice_ns"):
+        tiny("slices.sweep", tmp_path_factory, moved_slice_ns=5)
 
 
 def test_slices_are_left_out_where_the_kernel_ignores_them(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -151,7 +151,8 @@ def _pinned_tens_of_ms(table: pd.DataFrame) -> Verdict:
 
 def _own(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of hogs with the kernel's own slice."""
-    found = table[table["wished_slice_ns"].isna()].sort_values("hogs")
+    alone = table["wished_slice_ns"].isna() & table["moved_slice_ns"].isna()
+    found = table[alone].sort_values("hogs")
     if len(found) < 2:
         raise CannotTell("This run did not measure two numbers of hogs.")
     for _, cell in found.iterrows():
@@ -218,6 +219,23 @@ def _four_wait_4_5_ms(table: pd.DataFrame) -> Verdict:
     cell = _among(table, 4)
     reason = f"among 4 hogs a stint lasts {ns(cell.stint_p50_ns)} and a wait {ns(cell.gap_p50_ns)}."
     return _within(cell.gap_lo_ns, cell.gap_hi_ns, 3.6e6, 5.4e6, reason)
+
+
+def _knobs_change_little(table: pd.DataFrame) -> Verdict:
+    moved = table.dropna(subset=["moved_slice_ns"])
+    if moved.empty:
+        raise CannotTell("The kernel's slice could not be moved here.")
+    longer = moved.iloc[-1]
+    plain = _among(table, int(longer.hogs))
+    _had_the_cpus(longer)
+    reason = (
+        f"with the kernel's slice set to {ns(longer.moved_slice_ns)}, {int(longer.hogs)} hogs waited "
+        f"{ns(longer.gap_p50_ns)} for a turn, {ns(plain.gap_p50_ns)} before."
+    )
+    if not (math.isfinite(longer.gap_hi_ns) and math.isfinite(plain.gap_hi_ns)):
+        raise CannotTell(f"One trial says nothing about how trials vary: {reason}")
+    ends = longer.gap_lo_ns / plain.gap_hi_ns, longer.gap_hi_ns / plain.gap_lo_ns
+    return _within(*ends, 0.6, 1.4, reason)
 
 
 def _own_slice(table: pd.DataFrame) -> Verdict:
@@ -552,6 +570,8 @@ CLAIMS = [
           "what the name base_slice_ns suggests", "slices.sweep", _a_turn_is_a_slice),
     Claim("002-126", "A thread that asks for a longer slice is left alone for longer.",
           "sched(7) and the EEVDF documentation", "slices.sweep", _own_slice),
+    Claim("002-052", "The scheduler's knobs change waits by 20 to 40 % at most.", COURSE, "slices.sweep",
+          _knobs_change_little),
     Claim("002-043", "A SCHED_FIFO thread runs at once when it wakes, whatever normal threads do.", COURSE,
           "policies.sweep", _fifo_at_once),
     Claim("002-114", "SCHED_FIFO brings every wake-up below 10 µs.", COURSE, "policies.sweep",

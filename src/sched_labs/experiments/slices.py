@@ -11,21 +11,23 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from .. import machine, placement, policies, stats, workloads
-from ..errors import ParameterError
+from .. import knobs, machine, placement, policies, stats, workloads
+from ..errors import ParameterError, PlacementError
 from ..result import Result
 from .base import Instrument, Run, experiment
 
 MOST_HOGS = 64  # of burn.c
 MOST_GAPS = 200_000  # a worker keeps this many
-CUSTOM_AMONG = 4  # hogs, where slices of their own are tried
+CUSTOM_AMONG = 4  # hogs, where slices of their own are tried, and a longer one of the kernel's
+KERNELS = ("base_slice_ns", "min_granularity_ns")  # the kernel's own slice: EEVDF's knob, and CFS's nearest
 
 
 def summarise(result: Result) -> pd.DataFrame:
-    """One row per number of hogs and wished slice; intervals over the trials.
+    """One row per number of hogs, wished slice and moved slice; intervals over the trials.
 
     hogs                   threads that never sleep on the CPU
     wished_slice_ns        the slice that they asked for; missing where they took the kernel's own
+    moved_slice_ns         what the kernel's slice had been set to meanwhile; missing where it was left alone
     turns                  stints that began and ended inside the run
     stint_p50_ns, stint_lo_ns, stint_hi_ns   half of the stints were not longer; 95 % interval
     stint_p10_ns, stint_p90_ns               a tenth, nine tenths of them were not longer
@@ -37,9 +39,11 @@ def summarise(result: Result) -> pd.DataFrame:
     tick_ns                the period of its tick; missing if unknown
     """
     rows = []
-    data = result.data.assign(wish=result.data["wished_slice_ns"].fillna(0))
-    for key, cell in data.groupby(["hogs", "wish"]):
-        hogs, wish = (float(part) for part in key)  # type: ignore[arg-type]
+    data = result.data.assign(wish=result.data["wished_slice_ns"].fillna(0), moved=0.0)
+    if "moved_slice_ns" in data:  # runs kept before the knob was moved have none
+        data["moved"] = data["moved_slice_ns"].fillna(0)
+    for key, cell in data.groupby(["hogs", "wish", "moved"]):
+        hogs, wish, moved = (float(part) for part in key)  # type: ignore[arg-type]
         trials = cell.groupby("trial")
         stint = stats.median_interval(trials["stint_ns"].median())
         gap = stats.median_interval(trials["gap_ns"].median())
@@ -47,6 +51,7 @@ def summarise(result: Result) -> pd.DataFrame:
             {
                 "hogs": int(hogs),
                 "wished_slice_ns": wish or math.nan,
+                "moved_slice_ns": moved or math.nan,
                 "turns": len(cell),
                 "stint_p50_ns": stint.median,
                 "stint_lo_ns": stint.low,
@@ -59,17 +64,20 @@ def summarise(result: Result) -> pd.DataFrame:
                 "gap_p90_ns": float(cell["gap_ns"].quantile(0.9)),
                 "gap_max_ns": float(cell["gap_ns"].max()),
                 "gaps_per_stint": gap.median / stint.median,
-                "used_percent": _used_percent(result, int(hogs), wish),
+                "used_percent": _used_percent(result, int(hogs), wish, moved),
                 "slice_ns": float(result.machine.get("slice_ns") or math.nan),
                 "tick_ns": 1e9 / result.machine["hz"] if result.machine.get("hz") else math.nan,
             }
         )
-    return pd.DataFrame(rows).sort_values(["wished_slice_ns", "hogs"], na_position="first", ignore_index=True)
+    order = ["moved_slice_ns", "wished_slice_ns", "hogs"]
+    return pd.DataFrame(rows).sort_values(order, na_position="first", ignore_index=True)
 
 
-def _used_percent(result: Result, hogs: int, wish: float) -> float:
+def _used_percent(result: Result, hogs: int, wish: float, moved: float) -> float:
     used = pd.DataFrame(result.parameters["used"])
     cell = used[(used["hogs"] == hogs) & (used["wished_slice_ns"].fillna(0) == wish)]
+    if "moved_slice_ns" in cell:
+        cell = cell[cell["moved_slice_ns"].fillna(0) == moved]
     return 100 * float(cell["cpu_ns"].mean()) / (1e9 * result.parameters["duration_s"])
 
 
@@ -84,6 +92,7 @@ def sweep(
     *,
     hogs: Sequence[int] | None = None,
     wished_slices_ns: Sequence[int] = (500_000, 20_000_000),
+    moved_slice_ns: int | None = 25_000_000,
     trials: int | None = None,
     duration_s: float | None = None,
 ) -> None:
@@ -92,14 +101,16 @@ def sweep(
     hogs              how many; several numbers
     wished_slices_ns  slices that four hogs ask for with sched_setattr, beside the kernel's own; EEVDF from
                       6.12 on grants them, other kernels ignore the wish and are left out with a note
+    moved_slice_ns    what the kernel's own slice is set to for one more row of four hogs, and put back; None:
+                      leave it alone.  Left out with a note where this user may not, or where it is longer
     trials            how often each is measured; the numbers take turns
     duration_s        of each trial
 
-    Data: one row per turn: trial, hogs, wished_slice_ns, worker, stint_ns (how long it ran), gap_ns (how long
-    it had waited before that).  A gap in which the kernel counted no involuntary switch was an interrupt, or
-    a hypervisor that ran somebody else: the stint goes on over it.  So it does where another program borrowed
-    the CPU and the same hog went on.  The run is flagged where the gaps that the hogs saw and the kernel's
-    count of involuntary switches differ by more than a tenth.
+    Data: one row per turn: trial, hogs, wished_slice_ns, moved_slice_ns, worker, stint_ns (how long it ran),
+    gap_ns (how long it had waited before that).  A gap in which the kernel counted no involuntary switch was
+    an interrupt, or a hypervisor that ran somebody else: the stint goes on over it.  So it does where another
+    program borrowed the CPU and the same hog went on.  The run is flagged where the gaps that the hogs saw
+    and the kernel's count of involuntary switches differ by more than a tenth.
     """
     hogs = hogs or run.choose(tiny=(2, 4), quick=(2, 4, 6, 8, 16), full=(2, 3, 4, 6, 8, 16, 32))
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
@@ -116,13 +127,37 @@ def sweep(
                 "missing",
                 f"Slices of one's own were not measured: {tried['because']}.",
             )
-    cells: list[tuple[int, int | None]] = [(number, None) for number in sorted(set(hogs))]
-    cells += [(CUSTOM_AMONG, wish) for wish in sorted(granted)]
+    cells: list[tuple[int, int | None, str]] = [(number, None, "") for number in sorted(set(hogs))]
+    cells += [(CUSTOM_AMONG, wish, "") for wish in sorted(granted)]
+    if moved_slice_ns is not None and (knob := _movable(run, moved_slice_ns)):
+        cells.append((CUSTOM_AMONG, None, knob))
     run.parameters |= {"hogs": sorted(set(hogs)), "trials": trials, "duration_s": duration_s, "cpu": cpu}
     run.parameters["used"] = []
     order = [(trial, *cell) for trial in range(trials) for cell in cells]
-    for trial, number, asked in run.each(order, label=lambda t: f"{t[1]} hogs"):
-        _measure(run, trial, number, asked, cpu, duration_s)
+    for trial, number, asked, knob in run.each(order, label=lambda t: f"{t[1]} hogs"):
+        if knob and moved_slice_ns is not None:
+            with knobs.moved(knob, moved_slice_ns) as before:
+                run.parameters["slice_before_ns"] = before
+                _measure(run, trial, number, asked, moved_slice_ns, cpu, duration_s)
+        else:
+            _measure(run, trial, number, asked, None, cpu, duration_s)
+
+
+def _movable(run: Run, value_ns: int) -> str:
+    """The knob that is this kernel's slice, if it may be moved up to a value; else "", with a note on why."""
+    least, most = knobs.LIMITS_NS[KERNELS[0]]
+    if isinstance(value_ns, bool) or not isinstance(value_ns, int) or not least <= value_ns <= most:
+        raise ParameterError(f"moved_slice_ns must be a number from {least} to {most}, not {value_ns!r}.")
+    name = KERNELS[0] if machine.survey().fact("kernel.scheduler").value != "CFS" else KERNELS[1]
+    try:
+        _, now = knobs.movable(name)
+    except PlacementError as error:
+        run.note("missing", f"The kernel's slice was left alone: {error.what}")
+        return ""
+    if now >= value_ns:
+        run.note("info", f"The kernel's slice was left alone: it is {now / 1e6:g} ms already.")
+        return ""
+    return name
 
 
 def _check(hogs: Sequence[int], wished: Sequence[int], trials: int, duration_s: float) -> None:
@@ -138,7 +173,9 @@ def _check(hogs: Sequence[int], wished: Sequence[int], trials: int, duration_s: 
         raise ParameterError(f"duration_s must lie between 0.01 and 60 s, not at {duration_s!r}.")
 
 
-def _measure(run: Run, trial: int, hogs: int, wish: int | None, cpu: int, duration_s: float) -> None:
+def _measure(
+    run: Run, trial: int, hogs: int, wish: int | None, moved: int | None, cpu: int, duration_s: float
+) -> None:
     words = ["--workers", hogs, "--duration-ms", math.ceil(1000 * duration_s), "--most-gaps",
              min(MOST_GAPS, math.ceil(20_000 * duration_s) + 1000)]  # fmt: skip
     given = [str(word) for word in words]
@@ -149,7 +186,9 @@ def _measure(run: Run, trial: int, hogs: int, wish: int | None, cpu: int, durati
                 policies.apply(tid, policies.slice_of(wish))
         records = burn.run()
     cpu_ns = sum(record["cpu_ns"] for record in records if record.kind == "worker")
-    run.parameters["used"].append({"hogs": hogs, "wished_slice_ns": wish, "cpu_ns": cpu_ns})
+    run.parameters["used"].append(
+        {"hogs": hogs, "wished_slice_ns": wish, "moved_slice_ns": moved, "cpu_ns": cpu_ns}
+    )
     switches = sum(record["involuntary"] for record in records if record.kind == "worker")
     seen = [r for r in records if r.kind == "gap" and r["switches"] > 0]
     gaps = len(seen)
@@ -163,6 +202,7 @@ def _measure(run: Run, trial: int, hogs: int, wish: int | None, cpu: int, durati
     table.insert(0, "trial", trial)
     table.insert(1, "hogs", hogs)
     table.insert(2, "wished_slice_ns", float(wish) if wish else math.nan)
+    table.insert(3, "moved_slice_ns", float(moved) if moved else math.nan)
     run.add(table)
     # The last switches of a worker may come when it has stopped looking.
     if abs(gaps - switches) > 0.1 * switches + 2 * hogs:

@@ -32,6 +32,7 @@ KIND = "slices.sweep"
 _COLUMNS = (
     "hogs",
     "wished_slice_ns",
+    "moved_slice_ns",
     "turns",
     "stint_p50_ns",
     "stint_lo_ns",
@@ -55,6 +56,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
     - hogs: how many share the CPU
     - wished_slice_ns: the slice that they asked for; missing where they took the kernel's own
+    - moved_slice_ns: what the kernel's slice had been set to meanwhile; missing where it was left alone
     - turns: how many were timed
     - stint_p50_ns, stint_lo_ns, stint_hi_ns: how long a hog runs in a turn: median and 95 % interval
     - gap_p50_ns, gap_lo_ns, gap_hi_ns, gap_p90_ns: how long it waits for the next
@@ -64,20 +66,24 @@ def frame(result: Drawable) -> pd.DataFrame:
     Raises ResultError when nothing was measured.
     """
     table = columns(result.summary(), _COLUMNS, "The summary of these slices")
-    own = table[table["wished_slice_ns"].isna()]
+    own = left_alone(table)
     typical = float(own["stint_p50_ns"].median()) if len(own) else math.nan
     return table.assign(expected_gap_ns=(table["hogs"] - 1) * typical)
+
+
+def left_alone(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows in which nobody asked for a slice, and the kernel had its own."""
+    return table[table["wished_slice_ns"].isna() & table["moved_slice_ns"].isna()]
 
 
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
     """Stint and gap with their intervals; what turns of equal length would give is a thin line."""
     table = frame(result)
-    own = table[table["wished_slice_ns"].isna()]
+    own = left_alone(table)
     pale = None
     if recorded is not None:
-        found = frame(recorded)
-        pale = found[found["wished_slice_ns"].isna()]
+        pale = left_alone(frame(recorded))
     marks = times_ns(predictions)
     with style.drawing():
         drawing = canvas(400)
@@ -130,18 +136,24 @@ def _line(ax: Axes, rows: pd.DataFrame, kind: str, look: dict[str, Any]) -> None
 
 
 def _wished(ax: Axes, table: pd.DataFrame) -> None:
-    for row in each(table.dropna(subset=["wished_slice_ns"])):
-        ax.plot(row.hogs, row.stint_p50_ns, marker="D", linestyle="none", markerfacecolor="none",
-                markeredgewidth=1.8, color=style.colour(style.ALONE), zorder=3.2)  # fmt: skip
-        ax.annotate(
-            f"{axes.time_text(row.wished_slice_ns)} wished",
-            (row.hogs, row.stint_p50_ns),
-            xytext=(-7, 5),
-            textcoords="offset points",
-            ha="right",
-            fontsize=style.SMALL,
-            color=style.colour(style.NEUTRAL),
-        )
+    """Stints with a slice that was wished for, named on the left, or set for all, on the right."""
+    for column, word, marker, side in (
+        ("wished_slice_ns", "wished", "D", -1),
+        ("moved_slice_ns", "set", "^", 1),
+    ):
+        for row in table.dropna(subset=[column]).to_dict("records"):
+            at = (row["hogs"], row["stint_p50_ns"])
+            ax.plot(*at, marker=marker, linestyle="none", markerfacecolor="none", markeredgewidth=1.8,
+                    color=style.colour(style.ALONE), zorder=3.2)  # fmt: skip
+            ax.annotate(
+                f"{axes.time_text(row[column])} {word}",
+                at,
+                xytext=(7 * side, 5),
+                textcoords="offset points",
+                ha="right" if side < 0 else "left",
+                fontsize=style.SMALL,
+                color=style.colour(style.NEUTRAL),
+            )
 
 
 def _kernel_marks(ax: Axes, table: pd.DataFrame) -> None:
@@ -174,7 +186,7 @@ def _handles(
 
 
 def _caption(table: pd.DataFrame) -> str:
-    own = table[table["wished_slice_ns"].isna()]
+    own = left_alone(table)
     few, many = own.iloc[0], own.iloc[-1]
     return (
         f"From {int(few.hogs)} hogs to {int(many.hogs)} a stint goes from "
@@ -187,6 +199,8 @@ def _alt(table: pd.DataFrame) -> str:
     parts = ["Line plot with logarithmic axes: how long a hog runs and waits against how many share a CPU."]
     for row in each(table):
         wish = "" if math.isnan(row.wished_slice_ns) else f" that wish {axes.time_text(row.wished_slice_ns)}"
+        if not math.isnan(row.moved_slice_ns):
+            wish = f" with the kernel's slice set to {axes.time_text(row.moved_slice_ns)}"
         parts.append(
             f"{row.hogs} hogs{wish}: stint {axes.time_text(row.stint_p50_ns)}, "
             f"gap {axes.time_text(row.gap_p50_ns)}."
