@@ -278,6 +278,14 @@ report_missing() {
     [ -z "$packages" ] && helper_is_current && rule_is_there
 }
 
+what_remains() { # what the reader has when something is missing
+    if python3 -c 'import venv, ensurepip' 2>/dev/null; then
+        say "The book works with what is there; the list above says what is missing, and what that costs."
+    else
+        say "Without python3-venv there is no book, unless another Python is named: make live PYTHON=/path/to/python3"
+    fi
+}
+
 everything_is_there() { has_apt && [ -z "$(missing_packages)" ] && helper_is_current && rule_is_there; }
 
 become_root() { # run this script again, as root
@@ -297,11 +305,11 @@ install_all() {
         say "Installing that needs root, through sudo."
         become_root --user "$user" && return 0
         if everything_is_there; then return 0; fi
-        say "Without root nothing was installed. The book works with what is there; see above for what that costs." >&2
+        say "Without root nothing was installed. $(what_remains)" >&2
         say "To set it up later, run as a user who may use sudo:  scripts/provision.sh --user $user" >&2
         return 3
     fi
-    log=$(mktemp) || return 3
+    log=$(mktemp) || { say "No temporary file can be made, so nothing was installed. $(what_remains)" >&2; return 3; }
     if has_apt; then
         packages=$(missing_packages)
         if [ -n "$packages" ]; then install_packages "$packages"; fi
@@ -321,7 +329,7 @@ install_all() {
     fi
     if grep '^E: ' "$log" >&2; then say "That is what apt-get said." >&2; fi
     rm -f "$log"
-    say "Not all could be installed. The book works with what is there; the list above says what is missing." >&2
+    say "Not all could be installed. $(what_remains)" >&2
     return 3
 }
 
