@@ -24,7 +24,7 @@ ROOMS = (
     {"store"},
     {"lock", "progress", "stats", "bandwidth", "quotas"},
     {"result"},
-    {"workloads", "placement", "policies", "cgroups"},
+    {"workloads", "placement", "policies", "cgroups", "knobs"},
     {"probes", "switches"},
     {"experiments"},
     {"figures"},
