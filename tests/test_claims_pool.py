@@ -53,6 +53,7 @@ CASES: list[Case] = [
     ("000-074", FAILS, ratios(0.5, 2, long=10), "thread's data, intruder long: 10"),
     ("000-074", FAILS, ratios(1, 0.5), "request's data, intruder none: 0.5"),
     ("000-074", UNKNOWN, ratios(0.5, 1), "Not every difference is seen"),
+    ("000-074", UNKNOWN, ratios(1.2, 0.9), "Not every difference is seen"),
     ("000-074", UNKNOWN, ratios(0.5, 2)[1:], "did not measure the thread's data"),
     ("000-087", HOLDS, [case(), MOVED], "pinned 50 µs, free 200 µs with 0.2 moves"),
     ("000-087", FAILS, [case(cpu=300e3), MOVED], "pinned 300 µs, free 200 µs"),

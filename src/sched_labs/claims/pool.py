@@ -15,6 +15,7 @@ RARE, OFTEN = (
 RAISED_NS = 3.4e6  # from 800 µs to 4.2 ms
 SHORTEST_LONG_NS = 200_000.0  # a piece of 62 µs is no longer than a few of them
 SAME = 0.9
+FELT = 1.25  # p99 of a few trials: a smaller factor than this is no finding
 
 
 def _row(table: pd.DataFrame, owner: str, intruder: str, placement: str) -> pd.Series:
@@ -33,7 +34,7 @@ def _by_owner(table: pd.DataFrame) -> Verdict:
         for intruder in INTRUDERS:
             row = _row(table, owner, intruder, "pinned")
             ratio, low, high = row["ratio_p99"], row["ratio_lo_p99"], row["ratio_hi_p99"]
-            helps, hurts = high < 1, low > 1
+            helps, hurts = high < 1 / FELT, low > FELT
             right.append(helps if owner == "thread" else hurts)
             wrong.append(hurts if owner == "thread" else helps)
             said.append(f"{owner}'s data, intruder {intruder}: {ratio:.2g} ({low:.2g} to {high:.2g})")
