@@ -119,6 +119,23 @@ def test_counted_instructions_become_an_ipc() -> None:
     assert table["misses_per_line"].iloc[0] == 0.25
 
 
+def test_events_are_counted_in_the_victim_while_it_walks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With software events, because this machine may have no others."""
+    own_lock(tmp_path, monkeypatch)
+    run = ipc.causes(
+        profile="tiny", trials=1, switch_every_us=200, stream_bytes=1 << 20, set_bytes=1 << 16,
+        events=["task-clock", "page-faults"], save=False, progress=False,
+    )  # fmt: skip
+    if "task-clock" not in run.data:
+        assert any("may not be counted" in note.text for note in run.notes)
+        pytest.skip("this user may count nothing")
+    assert run.parameters["events"] == ["task-clock", "page-faults"]
+    counted_ns = run.data["task-clock"] * run.data["lines"]
+    assert (counted_ns / run.data["cpu_ns"]).between(0.8, 1.2).all()
+
+
 def test_switches_are_spaced_for_the_loss_of_the_dearest_neighbour() -> None:
     def block(condition: str, lines: float) -> Row:
         return {"condition": condition, "lines": lines, "cpu_ns": 1000.0}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,7 @@ def causes(
     switch_every_us: float | None = None,
     block_ms: int | None = None,
     trials: int | None = None,
+    events: Sequence[str] | None = None,
 ) -> None:
     """Let a program do fixed work alone, with switches, beside a busy sibling, and beside a memory streamer.
 
@@ -122,6 +123,8 @@ def causes(
                      about as much as the streamer or the sibling, whichever costs more, or a tenth
     block_ms         one block of one condition
     trials           of each condition; their order turns round from trial to trial
+    events           counted in the victim while it walks, and nowhere else; default: cycles, instructions and
+                     last-level misses as far as the processor offers them
 
     Data: one row per block: condition, trial, lines, elapsed_ns, cpu_ns, voluntary_switches,
     involuntary_switches, wait_ns (missing where the kernel does not tell), all of the victim;
@@ -136,7 +139,7 @@ def causes(
     _check(survey, size, stream, switch_every_us, block_ms, trials)
     cpus = _cpus(run, survey)
     conditions = [name for name in CONDITIONS if name in ("alone", "switches") or _where(name) in cpus]
-    asked = counted.ask_for(run, perf.offered(EVENTS))
+    asked = counted.ask_for(run, perf.offered(EVENTS) if events is None else events)
     run.parameters |= {"set_bytes": size, "stream_bytes": stream, "block_ms": block_ms, "trials": trials,
                        "conditions": conditions, "cpus": cpus}  # fmt: skip
     words: list[Any] = ["--set", size, "--partner", size, "--line", max(16, survey.line_bytes)]
