@@ -38,9 +38,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .errors import ParameterError, PlacementError
+from .errors import ParameterError, PlacementError, ProbeError
 from .machine import files
 from .machine.cgroup import Hierarchy, hierarchy, lineage, try_making
 from .machine.seen import Seen
@@ -54,7 +54,10 @@ SLICE = "/proc/sys/kernel/sched_cfs_bandwidth_slice_us"
 
 _REMOVED_WITHIN_S = 2.0  # a process that was killed leaves its group a moment later
 _OURS = re.compile(r"(\d+)\.(\d+)-[a-z0-9-]+")
-_WHO = "Run it as root, or start the notebook with `systemd-run --user --scope`."
+_WHO = (
+    "Start the notebook with `systemd-run --user --scope`, or let scripts/provision.sh install the "
+    "privileged helper."
+)
 _WHY = {
     errno.EROFS: "it is mounted read-only",
     errno.EACCES: "this user may not write it",
@@ -325,6 +328,7 @@ def group(
         raise ParameterError(f"A group cannot be called {name!r}.", "Use letters, digits and hyphens.")
     check_limit(quota_us, period_us, burst_us)
     _Guard.watch()
+    _Loan.take()
     clear()
     homes = _homes()  # before anybody puts this very process into the group
     made: list[str] = []
@@ -619,6 +623,36 @@ def clear(*, everything: bool = False) -> list[str]:
                 _remove(parent, homes)
                 said.append(f"Removed: the empty control group {parent}.")
     return said
+
+
+class _Loan:
+    """A group of this user's own, lent by the privileged helper where no other can be had; until the end."""
+
+    _channel: Any = None
+    _asked_by: int | None = None
+
+    @classmethod
+    def take(cls) -> None:
+        """Ask for it, once in each program, if it is needed.  What cannot be lent is told by who needs it."""
+        from .probes.channel import Channel  # which needs what only runs with a helper need
+
+        if os.getuid() == 0 or (cls._asked_by == os.getpid() and not (cls._channel and cls._channel.ended)):
+            return
+        try:
+            _parent(_steered(Seen(), "cpu"), ("cpu",))
+            return
+        except PlacementError:
+            pass
+        cls._asked_by, cls._channel = os.getpid(), None
+        try:
+            request = {
+                "probe": "groups", "version": 2, "scope": "processes", "pids": [os.getpid()],
+                "duration_s": 3600, "interval_s": 60,
+            }  # fmt: skip
+            cls._channel = Channel(request)
+        except ProbeError:
+            return  # not installed, or not for this user: then there is none
+        atexit.register(cls._channel.close)
 
 
 class _Guard:

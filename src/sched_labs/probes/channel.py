@@ -163,6 +163,11 @@ class Channel:
         """The process that we started: the helper, or the sudo that runs it."""
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Whether it runs no longer."""
+        return self._process.poll() is not None
+
     def send(self, line: str) -> None:
         """Write one line to the helper. A helper that has gone shows when the next record is read."""
         assert self._process.stdin
