@@ -78,7 +78,7 @@ def sweep(
 ) -> None:
     """Let clients send requests on a schedule, and a server answer them in one of two ways.
 
-    connections  how many; default 10, 100 and 1,000 in quick, up to 10,000 in full; fewer where a limit
+    connections  how many; default 10 and 1,000 in quick, five steps up to 10,000 in full; fewer where a limit
                  of this machine does not allow them, with a note
     rates_per_s  over all connections; a server that cannot keep up has ever longer delays
     work_us      for each request, besides reading it and writing the answer
@@ -91,7 +91,7 @@ def sweep(
     elapsed_ns, cpu_ns, voluntary_switches, involuntary_switches, memory_bytes, waits; p50_ns, p99_ns, max_ns
     and late_ns (the 99th percentile of how late a request was sent).
     """
-    usual = run.choose(tiny=[5, 50], quick=[10, 100, 1000], full=[10, 100, 1000, 3000, 10_000])
+    usual = run.choose(tiny=[5, 50], quick=[10, 1000], full=[10, 100, 1000, 3000, 10_000])
     wanted = usual if connections is None else list(connections)
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
     duration_ms = run.choose(tiny=40, quick=100, full=1000) if duration_ms is None else duration_ms
