@@ -10,6 +10,7 @@ A small process keeps the old value and writes it back when this one has gone, h
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,8 +38,11 @@ def movable(name: str) -> tuple[Path, int]:
         raise PlacementError(f"{name} cannot be moved: {fact.why or 'it is not told'}.", lacking=True)
     path = Path(fact.source)
     try:
-        with path.open("r+") as file:  # asks for permission, and changes nothing
-            return path, int(file.read())
+        descriptor = os.open(path, os.O_RDWR)  # asks for permission, and changes nothing
+        try:
+            return path, int(os.read(descriptor, 64))
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as error:
         why = (getattr(error, "strerror", None) or str(error)).lower()
         raise PlacementError(f"{name} cannot be moved: {why}.", "Only root may.", lacking=True) from error
