@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from claim_cases import constructed
 from machines.layouts import layout, without_caches
 from test_experiments import documented_columns, marked_processes
 
@@ -169,6 +170,40 @@ def test_distances_are_told_apart(survey: machine.Machine, expected: dict[str, i
     absent = distance.absent(survey, home)
     for far in distance.DISTANCES[:-1]:
         assert (distance.WORDS[far] in absent) == (far not in expected)
+
+
+def constructed_moves() -> pd.DataFrame:
+    """A summary that nobody measured: every distance, a value inside the noise and one below zero."""
+    rows = []
+    for number, far in enumerate(distance.DISTANCES):
+        for size, warmup in ((16 * KIB, 5_000.0), (64 * KIB, 20_000.0), (1024 * KIB, -300.0)):
+            for touch in ("writes", "reads"):
+                row = {"touch": touch, "distance": far, "working_set_bytes": size, "stay_ns": 1000.0}
+                for name, value in (("warmup", warmup * number), ("call", 50_000.0 * number)):
+                    row |= {f"{name}_ns": value, f"{name}_lo_ns": value * 0.9, f"{name}_hi_ns": value * 1.1}
+                floor = 1e6 if size == 64 * KIB else 10.0
+                rows.append(row | {"cost_ns": warmup + 50_000, "floor_ns": floor, "seen": floor < 1e6})
+    return pd.DataFrame(rows)
+
+
+def test_every_distance_has_a_panel_and_what_is_noise_is_faint() -> None:
+    result = constructed("migration.cost", constructed_moves())
+    figure = figures.draw(result, recorded=result, predictions=[figures.Prediction(400, "µs")])
+    panels = figure.mpl.axes
+    assert [ax.get_title(loc="left") for ax in panels] == [
+        f"to {figures.migration.WORDS[far]}" for far in distance.DISTANCES[1:]
+    ]
+    for ax in panels:
+        drawn = [line for line in ax.get_lines() if line.get_marker() not in ("None", "", None)]
+        faint = [
+            line for line in drawn if line.get_alpha() == figures.migration.FAINT and len(line.get_xdata())
+        ]
+        assert {tuple(line.get_xdata()) for line in faint} == {(64 * KIB,)}
+        # What is below zero has no place on the axis, and no point.
+        warm = [line for line in drawn if line.get_color() == figures.style.colour(figures.style.WARMUP)]
+        assert not any(1024 * KIB in line.get_xdata() for line in warm)
+    assert "recorded" in figure.alt
+    assert "your prediction" in figure.alt
 
 
 # ---- shared cores ----

@@ -30,12 +30,13 @@ from .base import (
 KIND = "migration.cost"
 WORDS = {
     "same_cpu": "the same CPU: nothing moves",
-    "smt_sibling": "SMT sibling",
+    "smt_sibling": "an SMT sibling",
     "same_cache": "another core, same last-level cache",
     "other_cache": "a core behind another cache",
     "other_node": "a core of another memory node",
     "other_cpu": "another CPU",
 }
+FAINT = 0.4
 _COLUMNS = (
     "touch",
     "distance",
@@ -112,20 +113,33 @@ def _limits(table: pd.DataFrame, marks: Sequence[float]) -> tuple[float, float]:
     return max(10.0, min(values) / 2), max(max(values) * 6, 1e3)
 
 
+def _clear(rows: pd.DataFrame, what: str) -> pd.Series:
+    """Which values stand clear of the noise: their whole interval lies above it."""
+    return rows[f"{what}_lo_ns"] > (rows["floor_ns"] if what == "warmup" else 0)
+
+
 def _line(ax: Axes, rows: pd.DataFrame, what: str, pale: bool = False, hollow: bool = False) -> None:
-    rows = rows.sort_values("working_set_bytes")
+    rows = rows[rows[f"{what}_ns"] > 0].sort_values("working_set_bytes")  # the axis has no place for others
     name = style.RECORDED if pale else {"call": style.DIRECT, "warmup": style.WARMUP}[what]
     colour = style.colour(name)
-    bottom, top = ax.get_ylim()
-    values = rows[f"{what}_ns"].clip(lower=bottom)
+    look: dict[str, Any] = {
+        "marker": "s" if hollow else "o",
+        "linestyle": "none",
+        "markeredgewidth": 1.8,
+        "color": colour,
+    }
+    look["markerfacecolor"] = style.colour(style.PAPER) if hollow else colour
     ax.plot(
-        rows["working_set_bytes"], values, color=colour, marker="s" if hollow else "o",
-        markerfacecolor=style.colour(style.PAPER) if hollow else colour, markeredgewidth=1.8,
+        rows["working_set_bytes"], rows[f"{what}_ns"], color=colour,
         linewidth=1.5 if hollow else 4 if pale else 2.4, zorder=2 if pale else 3,
     )  # fmt: skip
-    if not pale:
-        low, high = (rows[f"{what}_{end}_ns"].clip(bottom, top) for end in ("lo", "hi"))
-        ax.vlines(rows["working_set_bytes"], low, high, color=colour, linewidth=1.4, zorder=2.8)
+    if pale:
+        return
+    clear = _clear(rows, what)
+    for part, alpha in ((rows[clear], 1.0), (rows[~clear], FAINT)):
+        ax.plot(part["working_set_bytes"], part[f"{what}_ns"], alpha=alpha, zorder=3.2, **look)
+        low, high = (part[f"{what}_{end}_ns"].clip(*ax.get_ylim()) for end in ("lo", "hi"))
+        ax.vlines(part["working_set_bytes"], low, high, color=colour, alpha=alpha, linewidth=1.4, zorder=2.8)
 
 
 def _handles(table: pd.DataFrame, recorded: Drawable | None, marks: Sequence[tuple[str, float]]) -> list[Any]:
@@ -143,6 +157,13 @@ def _handles(table: pd.DataFrame, recorded: Drawable | None, marks: Sequence[tup
                 markerfacecolor=face,
                 markeredgewidth=1.8,
                 label=words.get(str(touch), str(touch)),
+            )
+        )
+    moved = table[table["distance"] != "same_cpu"]
+    if not (_clear(moved, "warmup") & _clear(moved, "call")).all():
+        handles.append(
+            Line2D(
+                [], [], color=warm, marker="o", linestyle="none", alpha=FAINT, label="faint: inside the noise"
             )
         )
     if recorded is not None:
