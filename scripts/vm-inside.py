@@ -28,10 +28,10 @@ HOME = Path("/home/reader")
 HOST = "10.0.2.2"  # as QEMU's network calls it
 LIMIT_S = 400  # for one experiment; the processor is emulated
 
-# One experiment of each chapter that measures, small ones. Those that are run as from a page need control groups.
+# One experiment of each chapter that measures. Those that are run as from a page need control groups.
 IN_A_TERMINAL = ("context_switch.matrix", "ring.sweep", "runqlat.histogram", "convoy.locks")
 IN_A_PAGE = ("quota.hog", "isolation.cpuset")
-# Loading a BPF program takes an emulated processor longer than the measured processes would wait for it otherwise.
+# An emulated processor loads a BPF program so slowly that the measured processes have to live longer.
 LONGER = {"runqlat.histogram": ("--set", "duration_s=40")}
 
 
