@@ -110,7 +110,28 @@ def beside_packets(
     ]
 
 
+def at_rates(
+    seldom: tuple[float, float], often: tuple[float, float], rate: float = 1e5
+) -> list[dict[str, Any]]:
+    """How much slower runqlat made two threads, in per cent (low, high), at two rates."""
+    return [
+        {
+            "observer": "runqlat",
+            "switches_per_s": switches,
+            "slower_percent": sum(ends) / 2,
+            "slower_lo_percent": ends[0],
+            "slower_hi_percent": ends[1],
+        }
+        for switches, ends in ((1e3, seldom), (rate, often))
+    ]
+
+
 CASES: list[Case] = [
+    ("L24", FAILS, at_rates((-0.5, 0.5), (15, 25)), "20.0 % at 100,000"),
+    ("L24", HOLDS, at_rates((-0.5, 0.5), (0.1, 0.9)), "0.5 % at 100,000"),
+    ("L24", UNKNOWN, at_rates((-3, 6), (2, 25)), "overlap"),
+    ("L24", UNKNOWN, at_rates((0, 1), (15, 25), 3e3), "too much alike"),
+    ("L24", UNKNOWN, at_rates((0, 1), (15, 25))[:1], "fewer than two rates"),
     ("L27", FAILS, beside_packets(0, 60, 0.3), "took 61 ms"),
     ("L27", HOLDS, beside_packets(0, 1, 40), "kernel threads 40 ms"),
     ("L27", UNKNOWN, beside_packets(0, 10, 10), "overlap"),

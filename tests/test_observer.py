@@ -131,3 +131,53 @@ def test_stand_in_headers_have_the_fields_where_this_kernel_has_them(tmp_path: P
     subprocess.run(["cc", "-o", tmp_path / "where", source], check=True)
     said = subprocess.run([tmp_path / "where"], check=True, capture_output=True, text=True).stdout.split()
     assert [int(word) for word in said] == [btf.field(task, name.encode())[0] for name in fields]
+
+
+def test_observers_at_given_rates(tmp_path: Path) -> None:
+    observers = ["ours_attributed", "runqlat"]
+    result = experiment.rates(
+        profile="tiny", progress=False, save=False, observers=observers, bursts_us=[5, 200]
+    )
+    table = result.summary()
+    alone = table[table["observer"] == "none"].set_index("burst_us")
+    assert alone.loc[5, "switches_per_s"] > alone.loc[200, "switches_per_s"] > 0
+    assert alone.loc[5, "ns_per_round"] < alone.loc[200, "ns_per_round"]
+    assert (result.data["switches"] <= result.data["rounds"]).all()
+    missing = [note.text for note in result.notes if note.level == "missing"]
+    assert set(table["observer"]) >= {"none"} and len(set(table["observer"])) == 3 - len(missing)
+    again = load(result.save(tmp_path / "kept.json"))
+    pd.testing.assert_frame_equal(again.summary(), table)
+    if len(missing) < 2:
+        drawn = result.plot(recorded=result)
+        assert "switches a second" in drawn.caption and len(drawn.data) == 2 * (2 - len(missing))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"observers": "ours"},
+        {"observers": ["none"]},
+        {"bursts_us": [0]},
+        {"bursts_us": 5},
+        {"bursts_us": []},
+        {"trials": 0},
+        {"duration_s": 0},
+        {"cpu": 99999},
+    ],
+)
+def test_rates_that_no_run_could_use_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ParameterError):
+        experiment.rates(profile="tiny", progress=False, save=False, **wrong)
+
+
+def test_rates_of_known_trials() -> None:
+    rows = [
+        {"trial": t, "observer": name, "burst_us": 5, "rounds": 9, "switches": 9, "switches_per_s": 1e5,
+         "ns_per_round": ns + t}
+        for t in range(3)
+        for name, ns in (("none", 1000.0), ("runqlat", 1200.0))
+    ]  # fmt: skip
+    result = Result(kind="observer.rates", data=pd.DataFrame(rows), machine={}, parameters={})
+    row = result.summary().set_index("observer").loc["runqlat"]
+    assert row["added_ns"] == pytest.approx(200) and row["slower_percent"] == pytest.approx(20, rel=0.01)
+    assert row["slower_lo_percent"] <= row["slower_percent"] <= row["slower_hi_percent"]

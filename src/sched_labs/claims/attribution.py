@@ -107,6 +107,27 @@ def _recording_is_dearer(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals overlap: {reason}")
 
 
+def _cost_is_the_tools_alone(table: pd.DataFrame) -> Verdict:
+    rows = table[table["observer"] == "runqlat"].sort_values("switches_per_s")
+    if len(rows) < 2:
+        raise CannotTell("This run has runqlat at fewer than two rates.")
+    seldom, often = rows.iloc[0], rows.iloc[-1]
+    if often["switches_per_s"] < 5 * seldom["switches_per_s"]:
+        raise CannotTell("The rates of this run are too much alike.")
+    reason = (
+        f"runqlat made two threads slower by {seldom['slower_percent']:.1f} % at "
+        f"{seldom['switches_per_s']:,.0f} switches a second (interval {seldom['slower_lo_percent']:.1f} to "
+        f"{seldom['slower_hi_percent']:.1f}), by {often['slower_percent']:.1f} % at "
+        f"{often['switches_per_s']:,.0f} ({often['slower_lo_percent']:.1f} to "
+        f"{often['slower_hi_percent']:.1f})."
+    )
+    if often["slower_lo_percent"] > seldom["slower_hi_percent"]:
+        return Verdict(FAILS, reason)
+    if often["slower_hi_percent"] <= max(1.0, seldom["slower_hi_percent"]):
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
 def _seen_by_schedstat(table: pd.DataFrame, condition: str) -> tuple[float, float, str]:
     """Schedstat's mean wait by BPF's: least, most, and a sentence."""
     rows = table[table["condition"] == condition].set_index("instrument")
@@ -223,6 +244,8 @@ CLAIMS = [
           COURSE, "interference.neighbours", _packets_by_kworkers),
     Claim("002-062", "A better nice value keeps the kernel's work for packets away from a program.", COURSE,
           "interference.neighbours", _nice_keeps_softirqs_away),
+    Claim("L24", "What runqlat costs is so and so many per cent, whatever the program does.",
+          "how the cost of tracing is often told", "observer.rates", _cost_is_the_tools_alone),
     Claim("L21", "A thread that never sleeps is never switched out.", "a common belief", "switchgraph.window",
           _never_switched_out),
     Claim("L23", "offcputime --state 2 selects the threads that wait for a CPU.", COURSE,

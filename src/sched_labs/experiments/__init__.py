@@ -26,6 +26,7 @@ MODULES = {
     "runqlat.histogram": "runqlat",
     "attribution.waits": "attribution",
     "observer.cost": "observer",
+    "observer.rates": "observer",
     "interference.neighbours": "interference",
     "offcpu.stacks": "offcpu",
     "switchgraph.window": "switchgraph",

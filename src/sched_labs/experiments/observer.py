@@ -7,6 +7,7 @@ suffers more.  The observers take turns, so that a machine that gets slower move
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,13 @@ OBSERVERS = {
     "perf": "perf sched record",
 }
 COUNT_TOLERANCE = 0.02
+BURSTS_US = (
+    2,
+    20,
+    200,
+)  # between two switches: some hundred thousand, some ten thousand, some thousand a second
+MOST_BURST_US = 10_000
+SWITCHED = 0.9  # of the rounds must lead to a switch, or the two workers were not alone
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -170,3 +178,170 @@ def _block(run: Run, name: str, cpu: int, round_trips: int, trials: int) -> list
             }
         )
     return rows
+
+
+# ---- at given rates ---------------------------------------------------------------------------------------
+
+
+def summarise_rates(result: Result) -> pd.DataFrame:
+    """One row per observer and length of a burst of work.
+
+    observer                      none, ours, ours_attributed, runqlat, runqlat-bpfcc, perf
+    burst_us                      what a thread computes between two switches
+    switches_per_s                how often the two threads took turns without an observer, median
+    ns_per_round                  CPU time of a burst and a switch, median
+    added_ns, added_lo_ns, added_hi_ns   what the observer adds to it, median and 95 % interval
+    slower_percent, slower_lo_percent, slower_hi_percent   the same as a part of the time without an observer
+    trials                        how many
+    """
+    data = result.data
+    rows = []
+    for burst_us, of_burst in data.groupby("burst_us"):
+        alone = of_burst[of_burst["observer"] == "none"]
+        free = alone["ns_per_round"].to_numpy(float)
+        for observer in [name for name in OBSERVERS if (of_burst["observer"] == name).any()]:
+            values = of_burst.loc[of_burst["observer"] == observer, "ns_per_round"].to_numpy(float)
+            added, ratio = _against(values, free)
+            if observer == "none":
+                added, ratio = Interval(0.0, 0.0, 0.0), Interval(1.0, 1.0, 1.0)
+            rows.append(
+                {
+                    "observer": observer,
+                    "burst_us": burst_us,
+                    "switches_per_s": float(alone["switches_per_s"].median()),
+                    "ns_per_round": float(np.median(values)),
+                    "added_ns": added.median,
+                    "added_lo_ns": added.low,
+                    "added_hi_ns": added.high,
+                    "slower_percent": 100 * (ratio.median - 1),
+                    "slower_lo_percent": 100 * (ratio.low - 1),
+                    "slower_hi_percent": 100 * (ratio.high - 1),
+                    "trials": int(values.size),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def instrument_rates(survey: machine.Machine) -> Instrument:
+    """The kernel's count of the workers' CPU time; the observers are what is measured."""
+    return Instrument("the workers' CPU time and the kernel's count of their switches")
+
+
+@experiment("observer.rates", summarise=summarise_rates, instrument=instrument_rates)
+def rates(
+    run: Run,
+    *,
+    observers: Sequence[str] = ("ours_attributed", "runqlat"),
+    bursts_us: Sequence[int] = BURSTS_US,
+    cpu: int | None = None,
+    trials: int | None = None,
+    duration_s: float | None = None,
+) -> None:
+    """Let two threads take turns on a CPU, so and so often, and see what each observer costs them.
+
+    observers   some of "ours", "ours_attributed", "runqlat", "runqlat-bpfcc", "perf"
+    bursts_us   how long each thread computes before it calls sched_yield: the work is fixed
+    cpu         where both run; default: a quiet CPU
+    trials      how often; the observers take turns
+    duration_s  of one block
+
+    Data: one row per trial, observer and burst_us: rounds (a burst and a sched_yield), switches (rounds that
+    led to one), switches_per_s, ns_per_round (CPU time of both threads by rounds: what other programs take is
+    not in it).  A run is flagged where less than 90 % of the rounds led to a switch.
+    """
+    trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
+    duration_s = run.choose(tiny=0.03, quick=0.1, full=0.5) if duration_s is None else duration_s
+    cpu = placement.quiet_cpu() if cpu is None else cpu
+    _check_rates(observers, bursts_us, cpu, trials, duration_s)
+    bursts = sorted(set(bursts_us))
+    order = ["none", *dict.fromkeys(observers)]
+    run.parameters |= {"cpu": cpu, "trials": trials, "duration_s": duration_s, "bursts_us": bursts}
+    steps = [(trial, name) for trial in range(trials) for name in (order if trial % 2 == 0 else order[::-1])]
+    deadline_s = 60 + len(steps) * (30 + 2 * duration_s * len(bursts))
+    lacking: set[str] = set()
+    with contextlib.ExitStack() as stack:
+        started = {}  # one program for each rate, for all observers: each fixes its work when it starts
+        for burst_us in bursts:
+            words = ["--workers", 2, "--mode", "yield", "--burst-us", burst_us, "--blocks", len(steps)]
+            words += ["--duration-ms", max(1, round(1000 * duration_s))]
+            given = [str(word) for word in words]
+            started[burst_us] = stack.enter_context(workloads.start("worker", given, deadline_s=deadline_s))
+            placement.pin(started[burst_us].tids, [cpu])
+        for trial, name in run.each(steps, label=lambda step: OBSERVERS[step[1]]):
+            if name in lacking:
+                continue
+            try:
+                with _watching(name, [workload.pid for workload in started.values()]):
+                    for burst_us, workload in started.items():
+                        workload.go()
+                        run.add([_turns(run, trial, name, burst_us, workload, duration_s)])
+            except (peers.PeerError, ProbeError) as error:
+                lacking.add(name)
+                why = str(error).replace("\n", " ").rstrip(".")
+                run.note("missing", f"{OBSERVERS[name].capitalize()} is missing: {why}.")
+
+
+def _check_rates(
+    observers: Sequence[str], bursts_us: Sequence[int], cpu: int, trials: int, duration_s: float
+) -> None:
+    if isinstance(observers, str) or not set(observers) <= set(OBSERVERS) - {"none"}:
+        raise ParameterError(
+            f"observers does not take {observers!r}.", f"Give a list of: {', '.join(list(OBSERVERS)[1:])}."
+        )
+    if (
+        isinstance(bursts_us, int)
+        or not bursts_us
+        or not all(isinstance(us, int) and 1 <= us <= MOST_BURST_US for us in bursts_us)
+    ):
+        raise ParameterError(f"bursts_us must be numbers from 1 to {MOST_BURST_US:,}, not {bursts_us!r}.")
+    if isinstance(trials, bool) or not isinstance(trials, int) or not 1 <= trials <= 100:
+        raise ParameterError(f"trials must be a whole number from 1 to 100, not {trials!r}.")
+    if not isinstance(duration_s, int | float) or not 0.005 <= duration_s <= 10:
+        raise ParameterError(f"duration_s must lie between 0.005 and 10 s, not at {duration_s!r}.")
+    allowed = machine.survey().cpus_allowed
+    if cpu not in allowed:
+        raise ParameterError(
+            f"CPU {cpu} may not be used by this process.", f"It may use: {', '.join(map(str, allowed))}."
+        )
+
+
+@contextlib.contextmanager
+def _watching(name: str, pids: Sequence[int]) -> Iterator[None]:
+    """An observer at work.  Raises PeerError or ProbeError where it cannot be had here."""
+    if name == "none":
+        yield
+    elif name.startswith("ours"):
+        with runqlat.watch(pids, 600, 30, attribution=name == "ours_attributed") as watch:
+            watch.start()
+            yield
+    else:
+        with peers.running(name):
+            yield
+
+
+def _turns(
+    run: Run, trial: int, name: str, burst_us: int, workload: workloads.Workload, duration_s: float
+) -> dict[str, Any]:
+    rounds = switches = cpu_ns = 0
+    for record in workload.records():
+        if record.kind == "worker":
+            rounds += record["rounds"]
+            switches += record["switched"]
+            cpu_ns += record["cpu_ns"]
+        if record.kind == "end":
+            break
+    if switches < SWITCHED * rounds:
+        run.note(
+            "flag",
+            f"Of {rounds} rounds with a burst of {burst_us} µs {switches} led to a switch: "
+            "another program was between the two threads.",
+        )
+    return {
+        "trial": trial,
+        "observer": name,
+        "burst_us": burst_us,
+        "rounds": rounds,
+        "switches": switches,
+        "switches_per_s": switches / duration_s,
+        "ns_per_round": cpu_ns / max(1, rounds),
+    }

@@ -104,25 +104,26 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     )
 
 
-def _name(observer: str) -> str:
+def name_of(observer: str) -> str:
+    """An observer in words."""
     return _NAMES.get(observer, observer).replace("\n", " ")
 
 
 def _caption(table: pd.DataFrame, free: float) -> str:
     first, last = table.iloc[0], table.iloc[-1]
     if first["added_lo_ns"] <= 0:
-        text = f"{_name(first['observer'])} adds nothing that stands clear of the noise"
+        text = f"{name_of(first['observer'])} adds nothing that stands clear of the noise"
     else:
-        text = f"{_name(first['observer'])} adds {axes.time_text(first['added_ns'], 2)}"
+        text = f"{name_of(first['observer'])} adds {axes.time_text(first['added_ns'], 2)}"
     text = f"To a switch of {axes.time_text(free, 2)}, {text}"
     if len(table) > 1:
-        text += f", {_name(last['observer'])} {axes.time_text(last['added_ns'], 2)}"
+        text += f", {name_of(last['observer'])} {axes.time_text(last['added_ns'], 2)}"
     return text + "."
 
 
 def _alt(table: pd.DataFrame) -> str:
     told = "; ".join(
-        f"{_name(row.observer)} {axes.time_text(row.added_ns)} (interval "
+        f"{name_of(row.observer)} {axes.time_text(row.added_ns)} (interval "
         f"{axes.time_text(row.added_lo_ns)} to {axes.time_text(row.added_hi_ns)}), "
         f"{axes.number_text(row.ratio)} times as long in all"
         for row in each(table)
