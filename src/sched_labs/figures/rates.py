@@ -29,11 +29,11 @@ _COLUMNS = (
     "slower_hi_percent",
 )  # fmt: skip
 _LOOKS = {
-    "ours": (style.DIRECT, "o", "--"),
-    "ours_attributed": (style.DIRECT, "o", "-"),
-    "runqlat": (style.RIVAL, "s", "-"),
-    "runqlat-bpfcc": (style.RIVAL, "s", "--"),
-    "perf": (style.SYSTEM, "^", "-"),
+    "ours": (style.DIRECT, "o"),
+    "ours_attributed": (style.DIRECT, "D"),
+    "runqlat": (style.NEUTRAL, "s"),
+    "runqlat-bpfcc": (style.NEUTRAL, "^"),
+    "perf": (style.NEUTRAL, "v"),
 }
 
 
@@ -63,11 +63,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         drawing = canvas(330 + 26 * (len(names) + (pale is not None)))
         ax = drawing.add_subplot()
         for name in names:
-            colour, marker, dashes = _LOOKS[name]
+            colour, marker = _LOOKS[name]
             rows = table[table["observer"] == name]
             ax.plot(
                 rows["switches_per_s"], rows["slower_percent"], color=style.colour(colour), marker=marker,
-                linestyle=dashes, label=name_of(name), zorder=3,
+                label=name_of(name), zorder=3,
             )  # fmt: skip
             known = rows[np.isfinite(rows["slower_lo_percent"]) & np.isfinite(rows["slower_hi_percent"])]
             ax.vlines(
@@ -78,7 +78,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
                 of = pale[pale["observer"] == name]
                 label = f"recorded: {machine_name(recorded.machine)}" if name == names[0] else None
                 ax.plot(of["switches_per_s"], of["slower_percent"], color=style.colour(style.RECORDED),
-                        linestyle=dashes, label=label, zorder=2)  # fmt: skip
+                        label=label, zorder=2)  # fmt: skip
         ax.axhline(0, color=style.colour(style.NEUTRAL), linewidth=1.0)
         ax.set_xscale("log")
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
