@@ -176,6 +176,11 @@ def test_a_program_that_fails_or_hangs_is_an_error_and_is_gone() -> None:
     assert gone()
 
 
+def test_a_program_whose_source_is_missing_is_an_error() -> None:
+    with pytest.raises(WorkloadError, match=r"Nothing\.go is not there"):
+        languages.go("Nothing")
+
+
 def test_a_program_starts_at_go_and_its_records_are_read() -> None:
     said = "read line; echo ready; echo item by=$line n=3; echo done"
     (record,) = languages.run(["sh", "-c", said], deadline_s=10)

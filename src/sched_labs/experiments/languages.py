@@ -45,7 +45,10 @@ def _compiled(name: str, suffix: str, command: Sequence[str]) -> Path:
     """The folder that holds the compiled program, named after its source and compiler."""
     source = SOURCES / f"{name}{suffix}"
     compiler = shutil.which(command[0]) or command[0]
-    digest = hashlib.sha256(source.read_bytes() + compiler.encode()).hexdigest()[:16]
+    try:
+        digest = hashlib.sha256(source.read_bytes() + compiler.encode()).hexdigest()[:16]
+    except OSError as error:
+        raise WorkloadError(f"{source.name} is not there: {error.strerror}.") from error
     folder = store.cache_folder() / "workloads" / f"{digest}{suffix}"
     if folder.is_dir():
         return folder
