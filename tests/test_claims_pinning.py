@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from claim_cases import Case, judged, without_a_case
 
+from sched_labs.claims import CLAIMS as EVERY_CLAIM
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 from sched_labs.claims.pinning import CLAIMS
 
@@ -59,11 +60,11 @@ MOVE_CASES: list[Case] = [
     ("000-116", UNKNOWN, [move(ratio=400, wait=2e6)], "waited 2 ms for the CPU"),
     ("000-116", UNKNOWN, [move(flagged=True)], "not moved as often"),
     ("000-116", UNKNOWN, [move(touch="reads")], "moved nothing"),
-    ("000-087", HOLDS, [move()], "64 KiB takes 10 µs more after a move"),
-    ("000-087", FAILS, [move(warmup=100), move(warmup=-200)], "takes 100 ns more"),
-    ("000-087", UNKNOWN, [move(warmup=400, half=0.3)], "Neither clearly cold nor clearly warm"),
-    ("000-087", UNKNOWN, [move(warmup=10_000, half=1.0)], "Neither"),
-    ("000-087", UNKNOWN, [move("smt_sibling")], "the same caches"),
+    ("000-087-move", HOLDS, [move()], "64 KiB takes 10 µs more after a move"),
+    ("000-087-move", FAILS, [move(warmup=100), move(warmup=-200)], "takes 100 ns more"),
+    ("000-087-move", UNKNOWN, [move(warmup=400, half=0.3)], "Neither clearly cold nor clearly warm"),
+    ("000-087-move", UNKNOWN, [move(warmup=10_000, half=1.0)], "Neither"),
+    ("000-087-move", UNKNOWN, [move("smt_sibling")], "the same caches"),
     ("migration-cost", HOLDS, [move(), move(kib=1024, cost=600_000)], "from 500 µs with 64 KiB to 600 µs"),
     ("migration-cost", FAILS, [move(cost=50_000), move(kib=4096, cost=600_000)], "from 50 µs"),
     ("migration-cost", FAILS, [move(cost=5e6)], "to 5 ms"),
@@ -82,9 +83,9 @@ def hand_over(place: str, trip: float, by: str = "pipe", *, moves: float = 0.0, 
 
 ONE = hand_over("same_cpu", 5000)
 TURN_CASES: list[Case] = [
-    ("000-097", HOLDS, [ONE, hand_over("unpinned", 6000, moves=12)], "when pinned, 12 when free"),
-    ("000-097", FAILS, [hand_over("other_cpu", 5000, moves=3), hand_over("unpinned", 6000)], "at most 3"),
-    ("000-097", UNKNOWN, [ONE], "does not have both"),
+    ("000-097-turn", HOLDS, [ONE, hand_over("unpinned", 6000, moves=12)], "when pinned, 12 when free"),
+    ("000-097-turn", FAILS, [hand_over("other_cpu", 1, moves=3), hand_over("unpinned", 1)], "at most 3"),
+    ("000-097-turn", UNKNOWN, [ONE], "does not have both"),
     ("004-022", HOLDS, [ONE, hand_over("unpinned", 11_000)], "shorter by 55% (pipe, threads)"),
     ("004-022", FAILS, [ONE, hand_over("unpinned", 5000)], "shorter by 0%"),
     ("004-022", FAILS, [ONE, hand_over("unpinned", 50_000)], "shorter by 90%"),
@@ -185,3 +186,9 @@ def test_a_claim_is_judged_by_its_intervals(case: Case) -> None:
 
 def test_every_claim_has_a_case_for_each_outcome() -> None:
     assert without_a_case(CLAIMS, CASES) == set()
+
+
+def test_no_other_topic_has_a_claim_of_the_same_id() -> None:
+    """judge() finds a claim by its id: a second one would hide the first."""
+    every = [claim.id for claim in EVERY_CLAIM]
+    assert [claim.id for claim in CLAIMS if every.count(claim.id) > 1] == []

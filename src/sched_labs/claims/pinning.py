@@ -295,12 +295,12 @@ def _no_ticks_no_calls(table: pd.DataFrame) -> Verdict:
 CLAIMS = [
     Claim("000-116", "Resuming on the SMT sibling costs 2 times, on another core 8 times, on another socket "
           "30 times as much as on the same core.", WEB_COURSE, MOVES, _ratios),
-    Claim("000-087", "Pinning keeps caches warm, because a thread that is moved finds them cold.",
+    Claim("000-087-move", "Pinning keeps caches warm, because a thread that is moved finds them cold.",
           WEB_COURSE, MOVES, _cold),
     Claim("migration-cost", "A move costs half a millisecond, whatever the thread's working set.",
           "what Linux assumes by default (sched_migration_cost_ns, kernel/sched/fair.c)", MOVES,
           _half_a_millisecond),
-    Claim("000-097", "A pinned thread shows next to no migrations.", WEB_COURSE, MATRIX, _pinned_stays),
+    Claim("000-097-turn", "A pinned thread shows next to no migrations.", WEB_COURSE, MATRIX, _pinned_stays),
     Claim("004-022", "Affinity to one CPU saves 45 to 66% of a switch.", SWITCH_LIST, MATRIX, _saves_half),
     Claim("004-024", "Threads on one CPU pass a turn more quickly because their caches stay warm.",
           SWITCH_LIST, MATRIX, _by_warm_caches),
