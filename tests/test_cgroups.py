@@ -18,6 +18,7 @@ from sched_labs.cgroups import Counted, Group, Limit
 from sched_labs.errors import ParameterError, PlacementError
 from sched_labs.kernels.errors import PackageError, QemuError
 from sched_labs.machine import files
+from sched_labs.probes import channel
 
 V1_STAT = "nr_periods 31\nnr_throttled 29\nthrottled_time 2034567890\nnr_bursts 2\nburst_time 5000000"
 V2_STAT = (
@@ -364,9 +365,11 @@ def test_v2_on_a_kernel_that_mounts_nothing_else(name: str) -> None:
     """In virtual time, where nobody disturbs it, stalls agree with the formula; and nothing is left."""
     try:
         kernels.get(name)
+        helper = Path(channel.__file__).parent / "helper" / channel.SCRIPT
         answer = kernels.run(
-            name, "sched_labs.kernels.jobs.groups:limited", timing="deterministic", native=("burn",)
-        )
+            name, "sched_labs.kernels.jobs.groups:limited", {"helper": "/lend"}, timing="deterministic",
+            native=("burn",), extra={"/lend": helper.read_bytes()},
+        )  # fmt: skip
     except (PackageError, QemuError) as error:
         pytest.skip(f"no other kernel can be booted here: {error.what}")
     said = answer.value
@@ -388,6 +391,13 @@ def test_v2_on_a_kernel_that_mounts_nothing_else(name: str) -> None:
     read, *left = said["as_user"]
     assert read.startswith("/sys/fs/cgroup/delegated/sched-labs+cpu/") and " 5000 True " in read
     assert read.endswith("0::/delegated/scope") and left == ["scope"]
+    # Without sudo, which a guest does not have: the helper's own code, for a user who may write no group.
+    lent = said["lent"]
+    assert "error" not in lent, lent
+    assert lent["lent_to"] == [1000, 0]  # the group is the user's, its limits are root's
+    assert lent["path"].startswith(f"{lent['folder']}/sched-labs/")
+    assert lent["limit"] == [5_000, 100_000, 0] and lent["inside"] and lent["cpus"] == "0"
+    assert lent["left"] == [] and lent["switched_on"] == [[], []]
 
 
 def test_the_wait_for_a_killed_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:

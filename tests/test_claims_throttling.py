@@ -20,6 +20,7 @@ def hog(
     share: int = 50,
     default: float | None = 100 * MS,
     field: str | None = "throttled_usec",
+    throttled: int = 9,
 ) -> dict[str, Any]:
     """One limit: the stall is (median, low, high) in ms."""
     return {
@@ -29,6 +30,7 @@ def hog(
         "stall_hi_ns": stall[2] * MS,
         "default_period_ns": default,
         "throttled_field": field,
+        "throttled_periods": throttled,
     }
 
 
@@ -37,9 +39,11 @@ def threads(
     ran: tuple[float, float, float],
     stall: tuple[float, float, float] = (80, 79, 81),
     cpus: int = 2,
+    throttled: int = 10,
 ) -> dict[str, Any]:
     """Under 40 of 100 ms: time to exhaustion and stall as (median, low, high) in ms."""
     row: dict[str, Any] = {"threads": count, "cpus": cpus, "quota_ns": 40 * MS, "period_ns": 100 * MS}
+    row |= {"throttled_periods": throttled, "throttled_percent": 10 * throttled}
     row["formula_ran_ns"] = 40 * MS / min(count, cpus)
     for name, values in (("ran", ran), ("stall", stall)):
         for part, value in zip(("", "_lo", "_hi"), values, strict=True):
@@ -58,6 +62,7 @@ def service(
     beyond: float = 20,
     mode: float = 60,
     delay: tuple[float, float, float] = (8, 7, 9),
+    waiting: int = 0,
 ) -> dict[str, Any]:
     """One condition: p99 and the run delay as (median, low, high) in ms."""
     return {
@@ -72,6 +77,8 @@ def service(
         "beyond_percent": beyond,
         "second_mode_ns": mode * MS,
         "cpu_percent": 40.0,
+        "arrived": 100,
+        "waiting": waiting,
         "run_delay_ns": delay[0] * MS,
         "run_delay_lo_ns": delay[1] * MS,
         "run_delay_hi_ns": delay[2] * MS,
@@ -102,6 +109,8 @@ CASES: list[Case] = [
     ("000-101", FAILS, [hog(), hog((20, 19, 21), share=80)], "stalls from 20 ms to 50 ms"),
     ("000-101", UNKNOWN, [hog((0.3, 0.1, 0.4))], "from 100 µs to 400 µs"),
     ("000-101", UNKNOWN, [hog(share=100)], "No thread was held back"),
+    ("000-101", UNKNOWN, [hog(throttled=0)], "No thread was held back"),
+    ("000-101", UNKNOWN, [hog((50, float("-inf"), float("inf")))], "one trial only"),
     ("000-140", HOLDS, [hog()], "a period of 100 ms"),
     ("000-140", FAILS, [hog(default=50 * MS)], "a period of 50 ms"),
     ("000-140", UNKNOWN, [hog(default=None)], "No group was made"),
@@ -113,6 +122,8 @@ CASES: list[Case] = [
     ("002-039", UNKNOWN, [threads(4, (35, 20, 45))], "spans the quota"),
     ("002-039", UNKNOWN, [threads(4, (40, 39, 41), cpus=1)], "no two threads on two CPUs"),
     ("002-039", UNKNOWN, [threads(4, (NAN, NAN, NAN))], "not held back"),
+    ("002-039", UNKNOWN, [threads(4, (5, 4, 6), throttled=0)], "not held back"),
+    ("002-039", UNKNOWN, [threads(4, (5, 4, 6), throttled=2)], "Only 20 % of the periods"),
     ("002-092", HOLDS, [threads(4, (40, 39, 41), (59, 58, 60))], "period - quota is 60 ms"),
     ("002-092", FAILS, [threads(4, (20, 19, 21))], "stood still for 80 ms"),
     ("002-092", UNKNOWN, [threads(4, (30, 19, 41), (70, 59, 81))], "spans it"),
@@ -125,6 +136,7 @@ CASES: list[Case] = [
     ("000-102", FAILS, [service(throttled=90), service(demand=30, throttled=2)], "2 % at 30 % demand"),
     ("000-102", UNKNOWN, [service(throttled=70)], "Neither nearly all nor few"),
     ("000-102", UNKNOWN, [service(periods=3)], "Only 3 periods"),
+    ("000-102", UNKNOWN, [service(throttled=0), free(waiting=30)], "The machine was not idle"),
     ("000-102", UNKNOWN, [free()], "did not measure a quota"),
     ("002-093", HOLDS, [service()], "20 % of the requests, most of them near 60 ms"),
     ("002-093", FAILS, [service(beyond=0.5, mode=NAN)], "0.5 % of the requests"),

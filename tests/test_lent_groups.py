@@ -1,4 +1,7 @@
-"""The privileged helper lends an ordinary user a control group, and takes everything away again."""
+"""The privileged helper lends an ordinary user a control group, and takes everything away again.
+
+On v2 the same is tested in a guest, beside the library's own groups (test_cgroups.py).
+"""
 
 from __future__ import annotations
 

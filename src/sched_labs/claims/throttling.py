@@ -16,7 +16,7 @@ ENOUGH_PERIODS = 10
 
 def _limited(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of a hog under a limit that stood still at all."""
-    found = table[(table.share_percent < 100) & table.stall_ns.notna()]
+    found = table[(table.share_percent < 100) & table.stall_ns.notna() & (table.throttled_periods > 0)]
     if found.empty:
         raise CannotTell("No thread was held back by a limit in this run.")
     return found
@@ -25,6 +25,8 @@ def _limited(table: pd.DataFrame) -> pd.DataFrame:
 def _like_a_switch(table: pd.DataFrame) -> Verdict:
     stalls = _limited(table)
     low, high = stalls.stall_lo_ns.min(), stalls.stall_hi_ns.max()
+    if not math.isfinite(low) or not math.isfinite(high):
+        raise CannotTell("A limit held the thread back in one trial only: that gives no interval.")
     least, most = stalls.stall_ns.min(), stalls.stall_ns.max()
     reason = f"stalls from {ns(least)} to {ns(most)}."
     if low > 200_000:
@@ -53,9 +55,18 @@ def _many(table: pd.DataFrame) -> pd.Series:
     row = table.sort_values("threads").iloc[-1]
     if min(row.threads, row.cpus) < 2:
         raise CannotTell("This run had no two threads on two CPUs.")
-    if not math.isfinite(row.ran_ns):
-        raise CannotTell("The threads were not held back in this run.")
+    _held_back(row)
     return row
+
+
+def _held_back(row: Any) -> None:
+    """That it was the limit which made the threads stand still, and not other programs."""
+    if not math.isfinite(row.ran_ns) or row.throttled_periods == 0:
+        raise CannotTell("The threads were not held back in this run.")
+    if row.throttled_percent < 50:
+        raise CannotTell(
+            f"Only {row.throttled_percent:.0f} % of the periods were throttled: other programs had the CPUs."
+        )
 
 
 def _as_pinned(table: pd.DataFrame) -> Verdict:
@@ -90,8 +101,7 @@ def _divided_by_threads(table: pd.DataFrame) -> Verdict:
     if more.empty:
         raise CannotTell("This run had no more threads than CPUs.")
     row = more.sort_values("threads").iloc[-1]
-    if not math.isfinite(row.ran_ns):
-        raise CannotTell("The threads were not held back in this run.")
+    _held_back(row)
     claimed = row.quota_ns / row.threads
     reason = (
         f"{row.threads:g} threads on {row.cpus:g} CPUs: {ns(row.ran_ns)} (interval {ns(row.ran_lo_ns)} to "
@@ -133,6 +143,9 @@ def _every_period(table: pd.DataFrame) -> Verdict:
     reason = f"throttled periods: {', '.join(parts)}."
     if (quota.throttled_percent >= 90).all():
         return Verdict(HOLDS, reason)
+    none = table[(table.limit == "none") & (table.neighbour == "idle")]
+    if none.waiting.sum() > 0.05 * none.arrived.sum():
+        raise CannotTell(f"The machine was not idle: even without a limit requests were left over. {reason}")
     if (quota.throttled_percent < 50).any():
         return Verdict(FAILS, reason)
     raise CannotTell(f"Neither nearly all nor few: {reason}")

@@ -44,7 +44,8 @@ def summarise_hog(result: Result) -> pd.DataFrame:
     """One row per share and period; share 100 is without a limit.
 
     share_percent, period_ns, quota_ns
-    stalls                    gaps that were at least half as long as the formula's stall
+    stalls                    gaps that were at least half as long as the formula's stall, in trials in which
+                              cpu.stat counted a throttled period
     stall_ns, stall_lo_ns, stall_hi_ns   their median (over trials, 95 % interval), by the worker's clock
     formula_stall_ns          period - quota, for one thread
     counted_stall_ns          throttled time / throttled periods, as cpu.stat has them
@@ -65,7 +66,10 @@ def summarise_hog(result: Result) -> pd.DataFrame:
         quota = share * period / 100
         gaps = result.data[(result.data.share_percent == share) & (result.data.period_ns == period)]
         # Without a limit there is nothing to compare with, and every long gap is somebody else's doing.
-        stalls = gaps[gaps.gap_ns >= max((period - quota) / 2, 1e6)] if share < 100 else gaps.iloc[:0]
+        # Nor were gaps the limit's doing where cpu.stat counted no throttled period.
+        throttled_trials = some.trial[(some.throttled_periods > 0) & (share < 100)]
+        long = gaps.gap_ns >= max((period - quota) / 2, 1e6)
+        stalls = gaps[long & gaps.trial.isin(throttled_trials)]
         medians = stalls.groupby("trial").gap_ns.median()
         middle = _interval(medians)
         throttled, time = some.throttled_periods.sum(), some.throttled_ns.sum()
@@ -276,7 +280,10 @@ def summarise_threads(result: Result) -> pd.DataFrame:
     quota, period, rows = quota * 1000, period * 1000, []
     for key, some in blocks.groupby("threads", sort=True):
         threads = int(str(key))
-        seen = result.data[(result.data.threads == threads) & (result.data.ran_ns > 0)]
+        # Where cpu.stat counted no throttled period, others kept the threads off the CPUs.
+        throttled_trials = some.trial[some.throttled_periods > 0]
+        own = result.data[(result.data.threads == threads) & result.data.trial.isin(throttled_trials)]
+        seen = own[own.ran_ns > 0]
         ran, stall = (
             seen.groupby("trial")[name].median() if len(seen) else pd.Series(dtype=float)
             for name in ("ran_ns", "stall_ns")

@@ -83,7 +83,14 @@ def timeline(result: Drawable) -> pd.DataFrame:
     period = data["period_ns"].max()
     own = data[(data["period_ns"] == period) & (data["trial"] == data["trial"].min())].copy()
     least = np.maximum(period * (1 - own["share_percent"] / 100) / 2, 1e6)
-    own["stall"] = (own["share_percent"] < 100) & (own["gap_ns"] >= least)
+    throttled = {
+        block["share_percent"]
+        for block in getattr(result, "parameters", {})["blocks"]
+        if block["throttled_periods"]
+        and block["period_ns"] == period
+        and block["trial"] == data["trial"].min()
+    }
+    own["stall"] = own["share_percent"].isin(throttled) & (own["gap_ns"] >= least)
     return own[["share_percent", "at_ns", "gap_ns", "stall"]].reset_index(drop=True)
 
 

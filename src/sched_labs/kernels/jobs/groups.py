@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
+import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,12 +19,13 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 def limited(
-    quota_us: int = 20_000, period_us: int = 50_000, burst_us: int = 0, ms: int = 500
+    helper: str, quota_us: int = 20_000, period_us: int = 50_000, burst_us: int = 0, ms: int = 500
 ) -> dict[str, Any]:
     """A worker that never sleeps, under a limit, on the last CPU.
 
     What the kernel's files said, what it counted, the worker's gaps, and what was left of our groups at the
-    end and after a group was left behind on purpose.
+    end and after a group was left behind on purpose; and the same for ordinary users: in a delegated group, and
+    in one that `helper`, a file of the guest, lends.
     """
     cpu = max(os.sched_getaffinity(0))
     before = (_ROOT / "cgroup.subtree_control").read_text().split()
@@ -51,6 +57,7 @@ def limited(
     answer["switched_on"] = [before, (_ROOT / "cgroup.subtree_control").read_text().split()]
     answer["cleared"] = _left_and_cleared()
     answer["as_user"] = _as_user()
+    answer["lent"] = _lent(helper)
     return answer
 
 
@@ -111,3 +118,61 @@ def _as_user(uid: int = 1000) -> list[str]:
     scope.rmdir()
     own.rmdir()
     return [said, *left]
+
+
+def _lent(helper: str, uid: int = 1000) -> dict[str, Any]:
+    """What the privileged helper lends an ordinary user who may write no group.
+
+    What the user's program saw, and what was left when it had ended.
+    """
+    before = (_ROOT / "cgroup.subtree_control").read_text().split()
+    lender = _load(helper)
+    ours, theirs = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgid(uid)
+        os.setuid(uid)
+        os.read(theirs[0], 1)  # until the group is lent
+        os.write(ours[1], json.dumps(_borrow()).encode())
+        os._exit(0)
+    caller = lender.Caller({})
+    caller.uid = caller.gid = uid
+    loan = lender.Loan(caller, child)
+    folder = Path(loan.lent[0][1])
+    lent = {"folder": str(folder), "lent_to": [folder.stat().st_uid, (folder / "cpu.max").stat().st_uid]}
+    os.write(theirs[1], b".")
+    said: dict[str, Any] = json.loads(os.read(ours[0], 1 << 16))
+    os.waitpid(child, 0)
+    loan.end()
+    left = [str(path) for path in _ROOT.glob("sched-labs*")]
+    after = (_ROOT / "cgroup.subtree_control").read_text().split()
+    return lent | said | {"left": left, "switched_on": [before, after]}
+
+
+def _borrow() -> dict[str, Any]:
+    """As the user, from inside the group that was lent."""
+    try:
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+        with cgroups.group("mine", quota_us=5_000, cpus=[0]) as group:
+            group.add(child.pid)
+            said = {
+                "path": group.path,
+                "limit": list(group.read_limit()),
+                "inside": child.pid in group.pids(),
+                "cpus": (Path(group.path) / "cpuset.cpus").read_text().strip(),
+            }
+        child.kill()
+        child.wait()
+        return said
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _load(path: str) -> Any:
+    """The helper's code: a program whose name is no module's."""
+    loader = importlib.machinery.SourceFileLoader("lender", path)
+    spec = importlib.util.spec_from_loader("lender", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
