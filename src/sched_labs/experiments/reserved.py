@@ -115,18 +115,22 @@ def residents(
     counted: list[dict[str, Any]] = []
     dropped: set[str] = set()
     cells = [(trial, name) for trial in range(trials) for name in asked]
-    for trial, name in run.each(cells, label=lambda cell: cell[1]):
-        if name in dropped:
-            continue
-        try:
-            counted += [{"condition": name, "trial": trial} | row for row in _block(name, cpu, duration_s)]
-        except PlacementError as error:
-            dropped.add(name)
-            run.note("missing", f"{name}: {error.what}")
-    if counted:
-        data = _complete(pd.DataFrame(counted))
-        happened = data.groupby(["kind", "name"])["events"].transform("sum") > 0
-        run.add(data[happened | data["kind"].isin(["kernel_thread", "anybody"])])
+    try:
+        for trial, name in run.each(cells, label=lambda cell: cell[1]):
+            if name in dropped:
+                continue
+            try:
+                counted += [
+                    {"condition": name, "trial": trial} | row for row in _block(name, cpu, duration_s)
+                ]
+            except PlacementError as error:
+                dropped.add(name)
+                run.note("missing", f"{name}: {error.what}")
+    finally:  # an interrupted run, too, tells what was there in the trials that were over
+        if counted:
+            data = _complete(pd.DataFrame(counted))
+            happened = data.groupby(["kind", "name"])["events"].transform("sum") > 0
+            run.add(data[happened | data["kind"].isin(["kernel_thread", "anybody"])])
 
 
 def _complete(data: pd.DataFrame) -> pd.DataFrame:
