@@ -24,8 +24,8 @@ def limited(
     """A worker that never sleeps, under a limit, on the last CPU.
 
     What the kernel's files said, what it counted, the worker's gaps, and what was left of our groups at the
-    end and after a group was left behind on purpose; and the same for ordinary users: in a delegated group, and
-    in one that `helper`, a file of the guest, lends.
+    end and after a group was left behind on purpose; and the same for ordinary users: in a delegated group,
+    and in one that `helper`, a file of the guest, lends.
     """
     cpu = max(os.sched_getaffinity(0))
     before = (_ROOT / "cgroup.subtree_control").read_text().split()
