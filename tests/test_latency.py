@@ -15,6 +15,7 @@ from sched_labs import judge, knobs, lock, machine
 from sched_labs.errors import ParameterError, PlacementError
 from sched_labs.experiments import find
 from sched_labs.experiments import slices as slices_module
+from sched_labs.experiments import wakeplace as wakeplace_module
 from sched_labs.experiments.base import Run
 from sched_labs.experiments.slices import turns
 from sched_labs.experiments.ticks import interrupts, period
@@ -345,6 +346,28 @@ def test_policies_that_no_run_could_use(name: str, wrong: dict[str, Any]) -> Non
 @pytest.fixture(scope="module")
 def woken(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return tiny("wakeplace.sweep", tmp_path_factory)
+
+
+@pytest.mark.skipif(CPUS < 2, reason="one CPU leaves the kernel no choice")
+def test_the_migration_cost_is_moved_and_put_back(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knob = tmp_path_factory.mktemp("knobs") / "migration_cost_ns"
+    knob.write_text("500000\n")
+    seen = {}
+    real = wakeplace_module._keep
+
+    def keep(run: Run, trial: int, condition: str, workload: Any) -> None:
+        seen[condition] = knob.read_text().strip()
+        real(run, trial, condition, workload)
+
+    monkeypatch.setattr(knobs, "movable", lambda name: (knob, int(knob.read_text())))
+    monkeypatch.setattr(wakeplace_module, "_keep", keep)
+    result = tiny("wakeplace.sweep", tmp_path_factory)
+    assert seen.pop("low migration cost") == "5000" and set(seen.values()) == {"500000"}
+    assert knob.read_text() == "500000"
+    assert "low migration cost" in set(result.summary()["condition"])
+    drawn(result)
 
 
 def test_woken_threads_run_where_they_may(woken: Result) -> None:

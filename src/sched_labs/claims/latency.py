@@ -449,6 +449,21 @@ def _affinity_dominates(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"{reason} Other programs may have filled the idle CPUs.")
 
 
+def _migration_cost_helps(table: pd.DataFrame) -> Verdict:
+    plain, cheap = _woken(table, "idle CPUs"), _woken(table, "low migration cost")
+    least, most = _times(cheap, plain)
+    reason = (
+        f"one wake-up in a hundred took {ns(plain.p99_ns)} or more, {ns(cheap.p99_ns)} with a hundredth of "
+        f"the migration cost; {plain.on_waker_percent:.1f} and {cheap.on_waker_percent:.1f} % ran on the "
+        "waker's CPU."
+    )
+    if most < 0.7:
+        return Verdict(HOLDS, reason)
+    if least > 0.7:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals allow either: {reason}")
+
+
 def _idle_cpu_means_no_wait(table: pd.DataFrame) -> Verdict:
     cell = _woken(table, "bound to the waker")
     reason = (
@@ -606,6 +621,8 @@ CLAIMS = [
           _eleven_ms_beside_idle),
     Claim("002-007", "On a partly loaded machine, wake-up affinity puts threads on the waker's busy CPU.",
           COURSE, "wakeplace.sweep", _affinity_dominates),
+    Claim("L30", "A lower sched_migration_cost_ns shortens the tail of wake-ups.", COURSE, "wakeplace.sweep",
+          _migration_cost_helps),
     Claim("002-123-mask", "While some CPU is idle, nobody waits for one.",
           "a common belief, refuted in (002)", "wakeplace.sweep", _idle_cpu_means_no_wait),
     Claim("002-065", "The tick comes a thousand times a second.", COURSE, "ticks.gaps", _tick_at_1000_hz),

@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from .. import machine, placement, stats, workloads
-from ..errors import ParameterError, WorkloadError
+from .. import knobs, machine, placement, stats, workloads
+from ..errors import ParameterError, PlacementError, WorkloadError
 from ..machine import files
 from ..result import Result
 from .base import Instrument, Run, experiment
@@ -21,10 +21,12 @@ from .base import Instrument, Run, experiment
 MOST_WORKERS, MOST_HOGS = 64, 512  # of wakeplace.c
 CONDITIONS = {
     "idle CPUs": "the workers may use all CPUs, and only the waker's is busy",
+    "low migration cost": "the same, with sched_migration_cost_ns set to a hundredth of its default",
     "every CPU busy": "a hog on each of the other CPUs",
     "bound to an idle CPU": "the workers may use one CPU, which is idle",
     "bound to the waker": "the workers may use the waker's CPU only, while others are idle",
 }
+LOW_COST_NS = 5_000  # the kernel's default is 500,000
 SLOW_NS = 1_000_000  # longer than any wake-up of an idle CPU takes: somebody else had the CPU
 
 
@@ -99,7 +101,8 @@ def sweep(
 
     Data: one row per wake-up: trial, condition, wait_ns (from just before the waker's system call until the
     worker looked at its clock), waker_cpu, before_cpu (where the worker had gone to sleep), after_cpu.
-    Method: futex wake and wait, sched_getcpu.  Where there is one CPU, only "bound to the waker" is measured.
+    Method: futex wake and wait, sched_getcpu.  Where there is one CPU, only "bound to the waker" is measured;
+    where this user may not move sched_migration_cost_ns, "low migration cost" is left out.  It is put back.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.05, quick=0.2, full=2.0) if duration_s is None else duration_s
@@ -118,6 +121,9 @@ def sweep(
     chosen = [c for c in CONDITIONS if others or c == "bound to the waker"]
     if not others:
         run.note("missing", "This process may use one CPU only: the kernel has no choice of a CPU here.")
+    elif why := _fixed_cost():
+        chosen.remove("low migration cost")
+        run.note("missing", f"The migration cost was left alone: {why}")
     if len(others) > MOST_HOGS and "every CPU busy" in chosen:
         chosen.remove("every CPU busy")
         run.note("missing", f"There are more than {MOST_HOGS} CPUs: they were not all made busy.")
@@ -141,9 +147,12 @@ def sweep(
             started[condition] = workload
         order = [(trial, condition) for trial in range(trials) for condition in chosen]
         for trial, condition in run.each(order, label=lambda o: o[1]):
-            before = idle_ticks(others)
-            started[condition].go()
-            _keep(run, trial, condition, started[condition])
+            with contextlib.ExitStack() as put_back:
+                if condition == "low migration cost":
+                    put_back.enter_context(knobs.moved("migration_cost_ns", LOW_COST_NS))
+                before = idle_ticks(others)
+                started[condition].go()
+                _keep(run, trial, condition, started[condition])
             after = idle_ticks(others)
             idle, passed = (now - then for now, then in zip(after, before, strict=True))
             run.parameters["idle"].append(
@@ -153,6 +162,15 @@ def sweep(
                     "idle_percent": 100 * idle / passed if passed else 0.0,
                 }
             )
+
+
+def _fixed_cost() -> str:
+    """Why the migration cost may not be moved here; empty where it may."""
+    try:
+        knobs.movable("migration_cost_ns")
+    except PlacementError as error:
+        return error.what
+    return ""
 
 
 def idle_ticks(cpus: Sequence[int]) -> tuple[int, int]:
