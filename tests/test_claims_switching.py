@@ -260,8 +260,12 @@ WAKING_CASES: list[Case] = [
 ]  # fmt: skip
 
 
-def server(by: str, switches: float, cpu: float = 5000, *, rate: int = 2000, half: float = 0.1) -> Row:
+def server(
+    by: str, switches: float, cpu: float = 5000, *, rate: int = 2000, half: float = 0.1, voluntary: float = 1
+) -> Row:
     row: Row = {"by": by, "connections": 100, "rate_per_s": rate, "requests_per_wait": 1 / switches}
+    for part, number in zip(("", "_lo", "_hi"), around(voluntary, half / 100), strict=True):
+        row[f"voluntary{part}_share"] = number
     for stem, value in (("switches{}_per_request", switches), ("cpu_ns{}_per_request", cpu)):
         for part, number in zip(("", "_lo", "_hi"), around(value, half), strict=True):
             row[stem.format(part)] = number
@@ -278,6 +282,10 @@ CONNECTION_CASES: list[Case] = [
     ("000-084", FAILS, [server("loop", 1), BUSY], "5.0 requests for each epoll_wait() at 100 connections"),
     ("000-084", UNKNOWN, [server("loop", 0.7)], "0.70 switches"),
     ("000-084", UNKNOWN, [server("threads", 2)], "did not measure the event loop"),
+    ("000-098", HOLDS, [server("loop", 1), BUSY], "At the least, 100.0% of the loop's switches"),
+    ("000-098", FAILS, [server("loop", 1), server("loop", 0.2, voluntary=0.9)], "At the least, 90.0%"),
+    ("000-098", UNKNOWN, [server("loop", 1, voluntary=0.99)], "99.0%"),
+    ("000-098", UNKNOWN, [server("threads", 2)], "no switches of the event loop"),
     ("loop", HOLDS, [server("loop", 1), server("threads", 2, 9000)], "5 µs and 9 µs at 100 connections"),
     ("loop", FAILS, [server("loop", 1, 9000), server("threads", 2)], "9 µs and 5 µs"),
     ("loop", UNKNOWN, [server("loop", 1), server("threads", 2)], "overlap"),

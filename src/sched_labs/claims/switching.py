@@ -475,6 +475,19 @@ def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
     raise CannotTell(reason)
 
 
+def _hundred_to_one(table: pd.DataFrame) -> Verdict:
+    loop = table[(table["by"] == "loop") & table["voluntary_share"].notna()]
+    if loop.empty:
+        raise CannotTell("This run counted no switches of the event loop.")
+    least = loop.sort_values("voluntary_share").iloc[0]
+    reason = f"At the least, {least.voluntary_share:.1%} of the loop's switches are voluntary ({_at(least)})."
+    if (loop.voluntary_lo_share >= 0.99).all():
+        return Verdict(HOLDS, reason)
+    if (loop.voluntary_hi_share < 0.99).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(reason)
+
+
 def _loop_is_cheaper(table: pd.DataFrame) -> Verdict:
     pairs = table[table["by"] == "loop"].merge(
         table[table["by"] == "threads"], on=["connections", "rate_per_s"], suffixes=("_loop", "_threads")
@@ -555,6 +568,8 @@ CLAIMS = [
     Claim("000-089", "An event loop pays no switches.", WEB_COURSE, "connections.sweep", _loop_pays_nothing),
     Claim("000-084", "The kernel wakes an event loop once for every message.", WEB_COURSE,
           "connections.sweep", _one_wake_a_message),
+    Claim("000-098", "An event loop makes a hundred voluntary switches for each involuntary one.", WEB_COURSE,
+          "connections.sweep", _hundred_to_one),
     Claim("loop", "An event loop needs less CPU time for a request than a thread for each connection.",
           "advice in many places", "connections.sweep", _loop_is_cheaper),
 ]  # fmt: skip

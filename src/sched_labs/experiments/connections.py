@@ -19,6 +19,7 @@ from .threads import most_threads
 
 SERVERS = ("loop", "threads")
 MOST_CONNECTIONS = 10_000
+_NO_SHARE = dict.fromkeys(("voluntary_share", "voluntary_lo_share", "voluntary_hi_share"), np.nan)
 LATE_SHARE = 0.5  # of the median delay: a client that sends later than that measures itself
 
 
@@ -29,6 +30,7 @@ def summarise(result: Result) -> pd.DataFrame:
     connections
     rate_per_s          requests that the clients send in a second, over all connections
     switches_per_request, switches_lo_per_request, switches_hi_per_request   of the server, as counted
+    voluntary_share, voluntary_lo_share, voluntary_hi_share   the voluntary ones of them; missing without any
     cpu_ns_per_request, cpu_ns_lo_per_request, cpu_ns_hi_per_request   CPU time of the server, from the first
                         request to the last answer
     p50_ns, p50_lo_ns, p50_hi_ns   from a request's scheduled time to its answer, half of them
@@ -40,13 +42,15 @@ def summarise(result: Result) -> pd.DataFrame:
     """
     rows = []
     for (by, connections, rate), part in result.data.groupby(["by", "connections", "rate_per_s"], sort=False):
-        switches = (part.voluntary_switches + part.involuntary_switches) / part.requests
+        counted = part.voluntary_switches + part.involuntary_switches
+        switches, voluntary = counted / part.requests, (part.voluntary_switches / counted).dropna()
         rows.append(
             {
                 "by": by,
                 "connections": connections,
                 "rate_per_s": rate,
                 **spread("switches", "per_request", switches),
+                **(spread("voluntary", "share", voluntary) if len(voluntary) else _NO_SHARE),
                 **spread("cpu_ns", "per_request", part.cpu_ns / part.requests),
                 **spread("p50", "ns", part.p50_ns),
                 **spread("p99", "ns", part.p99_ns),
