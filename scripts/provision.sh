@@ -345,7 +345,9 @@ removable_packages() {
     [ -n "$ours" ] || return
     # shellcheck disable=SC2086 # one word for each package
     apt-mark auto $ours >/dev/null
-    apt-get -s autoremove 2>/dev/null | sed -n 's/^Remv \([^ :]*\).*/\1/p' | sort -u | comm -12 - <(say "$ours" | sort -u)
+    # That another package merely suggests one of them does not keep it.
+    apt-get -s -o APT::AutoRemove::SuggestsImportant=false autoremove 2>/dev/null |
+        sed -n 's/^Remv \([^ :]*\).*/\1/p' | sort -u | comm -12 - <(say "$ours" | sort -u)
 }
 
 remove_all() {
