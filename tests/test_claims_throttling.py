@@ -21,6 +21,7 @@ def hog(
     default: float | None = 100 * MS,
     field: str | None = "throttled_usec",
     throttled: int = 9,
+    used: float = 52,
 ) -> dict[str, Any]:
     """One limit: the stall is (median, low, high) in ms."""
     return {
@@ -31,6 +32,13 @@ def hog(
         "default_period_ns": default,
         "throttled_field": field,
         "throttled_periods": throttled,
+        "throttled_percent": 10 * throttled,
+        "period_ns": 100 * MS,
+        "quota_ns": share * MS,
+        "tolerance_ns": 9 * MS,
+        "periods": 30,
+        "trials": 3,
+        "cpu_percent": used,
     }
 
 
@@ -114,6 +122,10 @@ CASES: list[Case] = [
     ("000-140", HOLDS, [hog()], "a period of 100 ms"),
     ("000-140", FAILS, [hog(default=50 * MS)], "a period of 50 ms"),
     ("000-140", UNKNOWN, [hog(default=None)], "No group was made"),
+    ("002-090", HOLDS, [hog()], "had 52 % of a CPU"),
+    ("002-090", FAILS, [hog(used=80)], "had 80 % of a CPU"),
+    ("002-090", UNKNOWN, [hog(share=20)], "did not measure 50 ms in 100 ms"),
+    ("002-090", UNKNOWN, [hog(throttled=1)], "Only 10 % of the periods"),
     ("002-094", HOLDS, [hog(field="throttled_time_ns")], "throttled_time_ns"),
     ("002-094", FAILS, [hog()], "throttled_usec"),
     ("002-094", UNKNOWN, [hog(field=None)], "No group was made"),

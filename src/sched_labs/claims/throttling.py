@@ -43,6 +43,19 @@ def _default_period(table: pd.DataFrame) -> Verdict:
     return yes(period == 100e6, f"a new group here has a period of {ns(period)}.")
 
 
+def _half_a_cpu(table: pd.DataFrame) -> Verdict:
+    half = table[(table.share_percent == 50) & (table.period_ns == 100e6)]
+    if half.empty:
+        raise CannotTell("This run did not measure 50 ms in 100 ms.")
+    row = half.iloc[0]
+    if row.throttled_percent < 50:
+        raise CannotTell(f"Only {row.throttled_percent:.0f} % of the periods were throttled.")
+    # Not all periods of a block are whole ones: its first may have a quota for a part of it.
+    tolerance = 100 * (row.tolerance_ns + row.quota_ns) / (row.periods * row.period_ns / row.trials)
+    reason = f"under 50,000 µs in 100,000 µs a busy thread had {row.cpu_percent:.0f} % of a CPU."
+    return yes(abs(row.cpu_percent - 50) <= tolerance, reason)
+
+
 def _throttled_time_ns(table: pd.DataFrame) -> Verdict:
     field = table.throttled_field.iloc[0]
     if not isinstance(field, str):
@@ -259,6 +272,8 @@ CLAIMS = [
     Claim("000-101", "Being throttled costs what a context switch and its warm-up cost: 50 to 200 µs.",
           WEB_COURSE, HOG, _like_a_switch),
     Claim("000-140", "The default period is 100 ms.", WEB_COURSE, HOG, _default_period),
+    Claim("002-090", "A limit of 500m, half a CPU, is a quota of 50,000 µs in every 100,000 µs.", COURSE,
+          HOG, _half_a_cpu),
     Claim("002-094", "cpu.stat reports the throttled time as throttled_time_ns.", COURSE, HOG,
           _throttled_time_ns),
     Claim("002-039", "A small CPU limit is the same as being pinned to one CPU for that part of the time.",

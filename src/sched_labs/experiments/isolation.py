@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,9 +57,10 @@ def summarise(result: Result) -> pd.DataFrame:
 
 def instrument(survey: machine.Machine) -> Instrument:
     """The victim's own clock; cpusets where this user may make them."""
-    able = bool(survey.fact("cgroup.can_make_cpuset").value)
-    why = survey.fact("cgroup.can_make_cpuset").why
-    return Instrument(f"the victim's clock{' and cpusets' if able else ''}", "" if able else why)
+    found = survey.fact("cgroup.can_make_cpuset")
+    # What the helper lends an ordinary user has cpusets too; the survey does not ask for that.
+    able = bool(found.value) or (os.getuid() != 0 and cgroups.possible()[0])
+    return Instrument(f"the victim's clock{' and cpusets' if able else ''}", "" if able else found.why)
 
 
 @experiment("isolation.cpuset", summarise=summarise, instrument=instrument)
