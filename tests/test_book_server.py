@@ -62,6 +62,19 @@ context_switch.matrix(profile="tiny", save=False)
 ```{code-cell} ipython3
 print("<b>not bold</b>")
 ```
+
+## A choice
+
+```{code-cell} ipython3
+from sched_labs import explore
+from sched_labs.controls import controls
+
+controls(context_switch.matrix, mechanisms={"one": ["pipe"], "two & more": ["pipe", "futex"]})
+```
+
+```{code-cell} ipython3
+explore.limit(quota_ms=50, threads=4, cpus=2)
+```
 """
 
 
@@ -124,7 +137,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             str(port),
             "--no-browser",
         ],
-        env={**os.environ, "XDG_DATA_HOME": str(data)},
+        env={**os.environ, "XDG_DATA_HOME": str(data), "SCHED_LABS_PROFILE": "tiny"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -426,6 +439,46 @@ def test_a_page_runs_its_cells_on_this_machine(served: Served, browser: Any) -> 
     context.close()
 
 
+def test_a_page_has_plain_forms_where_jupyterlab_has_widgets(served: Served, browser: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    context = browser.new_context(viewport={"width": 390, "height": 900})
+    page = context.new_page()
+    troubles: list[str] = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+    page.goto(f"{served.address}/book/?token={served.token}")
+    page.wait_for_url("**/book/book/intro.html")
+    page.goto(f"{served.address}/book/notebooks/01-context-switch.html")
+    assert page.locator("form.sl-form").count() == 0, "before it runs, the page says what could be chosen"
+    page.get_by_text("measures again with other values").wait_for()
+    page.get_by_role("button", name="Run on this machine: A choice").click()
+    page.get_by_text("Measured on your machine, just now.").wait_for(timeout=120_000)
+    # With the keyboard alone: another choice, then the button.
+    form = page.locator("form.sl-form").first
+    form.get_by_label("mechanisms").focus()
+    page.keyboard.press("ArrowDown")
+    assert form.get_by_label("mechanisms").input_value() == "two & more"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    answer = page.locator(".sl-answer").first
+    answer.locator("figure").last.wait_for(timeout=60_000)
+    form.locator("button:enabled").wait_for(timeout=60_000)
+    assert "futex" in answer.locator("svg").last.text_content()
+    # A slider answers when it is let go.
+    limit = page.locator("form.sl-form").nth(1)
+    limit.get_by_label("threads").focus()
+    page.keyboard.press("ArrowRight")
+    assert limit.locator("input[name=threads] + output").inner_text() == "5"
+    page.locator(".sl-answer").nth(1).locator("figure").wait_for(timeout=60_000)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert troubles == []  # before axe, which asks for parts of style sheets that are not there
+    for scheme in ("light", "dark"):
+        page.evaluate(f"document.documentElement.dataset.theme = '{scheme}'")
+        results = axe.Axe().run(page)
+        assert results.violations_count == 0, results.generate_report()
+    context.close()
+
+
 def test_a_page_that_stands_alone_says_how_it_comes_alive(served: Served, browser: Any) -> None:
     page = browser.new_page()
     page.goto((served.html / "notebooks/01-context-switch.html").as_uri())
@@ -438,13 +491,15 @@ def test_a_chapter_is_presented_heading_by_heading(served: Served, browser: Any)
     page = browser.new_page()
     page.goto((served.html / "notebooks/01-context-switch.html").as_uri())
     page.get_by_role("button", name="Present").click()
-    assert page.get_by_text("1 / 3").is_visible()
+    assert page.get_by_text("1 / 4").is_visible()
     assert not page.get_by_role("heading", name="An experiment").is_visible()
     page.keyboard.press("ArrowRight")
     assert page.get_by_role("heading", name="An experiment").is_visible()
     assert not page.get_by_role("heading", name="Its end").is_visible()
-    page.keyboard.press("End")
+    page.keyboard.press("PageDown")
     assert page.get_by_role("heading", name="Its end").is_visible()
+    page.keyboard.press("End")
+    assert page.get_by_role("heading", name="A choice").is_visible()
     page.keyboard.press("Escape")
     assert page.get_by_role("heading", name="An experiment").is_visible()
     page.close()

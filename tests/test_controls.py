@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from sched_labs import widgets
 from sched_labs.controls import _words, controls
 from sched_labs.errors import ParameterError, WorkloadError
 from sched_labs.experiments import recovery, yielding
@@ -81,6 +84,25 @@ def test_a_page_says_what_could_be_chosen() -> None:
         "working_sets_bytes: 16 KiB, 1 MiB; between: <threads>."
     )
     assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+def test_a_page_whose_cells_run_gets_a_plain_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHED_LABS_PAGE", "1")
+    experiment = Experiment()
+    bundle = controls(experiment, working_sets_bytes=SETS, between=['"<threads>"'])._repr_mimebundle_()
+    assert set(bundle) == {"text/html", "text/plain"}
+    assert "<option>1 MiB</option>" in bundle["text/html"] and "<threads>" not in bundle["text/html"]
+    number = re.search(r'data-form="(\d+)"', bundle["text/html"])
+    assert number
+    given = json.dumps({"working_sets_bytes": "1 MiB", "between": '"<threads>"'})
+    assert "drawn" in widgets.answer(int(number[1]), given)._repr_html_()
+    assert experiment.calls[0] == {
+        "progress": True,
+        "working_sets_bytes": [1 << 20],
+        "between": '"<threads>"',
+    }
+    with pytest.raises(ParameterError, match="cannot be 'anything else'"):
+        widgets.answer(int(number[1]), json.dumps({"between": "anything else"}))
 
 
 def test_wrong_choices_are_named() -> None:

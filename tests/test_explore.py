@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 
-from sched_labs import bandwidth, explore
+from sched_labs import bandwidth, explore, widgets
 from sched_labs.errors import ParameterError
 
 
@@ -28,6 +30,20 @@ def test_a_page_gets_curves_and_jupyterlab_gets_sliders(monkeypatch: pytest.Monk
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert "<svg" in bundle["text/html"] and "8 threads" in bundle["text/html"]
     assert "not measured" in bundle["text/html"]
+
+
+def test_a_page_whose_cells_run_gets_plain_sliders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explore, "SIMULATED_S", 5.0)
+    monkeypatch.setenv("SCHED_LABS_PAGE", "1")
+    bundle = explore.limit(quota_ms=50)._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" not in bundle
+    given = dict(re.findall(r'name="(\w+)"[^>]* value="([\d.]+)"', bundle["text/html"]))
+    assert set(given) == set(explore._SLIDERS) and given["quota_ms"] == "50"
+    number = re.search(r'data-form="(\d+)"', bundle["text/html"])
+    assert number
+    assert "<svg" in widgets.answer(int(number[1]), json.dumps(given))._repr_html_()
+    with pytest.raises(ParameterError):
+        widgets.answer(int(number[1]), json.dumps(given | {"burst_ms": "400"}))
 
 
 def test_a_move_redraws_and_a_move_too_far_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

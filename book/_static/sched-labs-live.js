@@ -139,45 +139,85 @@
     return output;
   };
 
-  const execute = async (state) => {
+  // Run code and show what it sends in `output`; `made` keeps the displays that are updated.  False if it failed.
+  const shown = async (code, output, made) => {
     const engine = await ready();
-    const output = emptied(state);
     let failed = false;
-    state.cell.classList.add("sl-running");
-    state.made.clear();
-    try {
-      await engine.run(state.code, (type, content) => {
-        if (type === "stream") {
-          const last = output.lastElementChild;
-          if (last?.dataset.stream === content.name) last.textContent += content.text;
-          else {
-            const text = element("pre", { className: "output stream", textContent: content.text });
-            text.dataset.stream = content.name;
-            output.append(text);
-          }
-        } else if (type === "display_data" || type === "execute_result") {
-          const box = drawn(content.data);
-          const name = content.transient?.display_id;
-          if (name) state.made.set(name, box);
-          output.append(box);
-        } else if (type === "update_display_data") {
-          const before = state.made.get(content.transient?.display_id);
-          if (before) {
-            const box = drawn(content.data);
-            before.replaceWith(box);
-            state.made.set(content.transient.display_id, box);
-          }
-        } else if (type === "error") {
-          failed = true;
-          output.append(element("pre", { className: "output sl-error", textContent: `${content.ename}: ${content.evalue}`.replace(ansi, "") }));
+    made.clear();
+    await engine.run(code, (type, content) => {
+      if (type === "stream") {
+        const last = output.lastElementChild;
+        if (last?.dataset.stream === content.name) last.textContent += content.text;
+        else {
+          const text = element("pre", { className: "output stream", textContent: content.text });
+          text.dataset.stream = content.name;
+          output.append(text);
         }
-      });
+      } else if (type === "display_data" || type === "execute_result") {
+        const box = drawn(content.data);
+        const name = content.transient?.display_id;
+        if (name) made.set(name, box);
+        output.append(box);
+      } else if (type === "update_display_data") {
+        const before = made.get(content.transient?.display_id);
+        if (before) {
+          const box = drawn(content.data);
+          before.replaceWith(box);
+          made.set(content.transient.display_id, box);
+        }
+      } else if (type === "error") {
+        failed = true;
+        output.append(element("pre", { className: "output sl-error", textContent: `${content.ename}: ${content.evalue}`.replace(ansi, "") }));
+      }
+    });
+    return !failed;
+  };
+
+  const execute = async (state) => {
+    await ready(); // before the page's own output goes
+    const output = emptied(state);
+    state.cell.classList.add("sl-running");
+    try {
+      state.fresh = await shown(state.code, output, state.made);
     } finally {
       state.cell.classList.remove("sl-running");
     }
-    state.fresh = !failed;
     window.schedLabs.wire(output); // forms for predictions
-    return !failed;
+    forms(output);
+    return state.fresh;
+  };
+
+  // Forms that stand where JupyterLab has widgets: the kernel that made one answers it.
+  const forms = (place) => {
+    for (const form of place.querySelectorAll("form.sl-form")) {
+      const output = form.parentElement.querySelector(".sl-answer");
+      output.setAttribute("aria-live", "polite");
+      const made = new Map();
+      const owner = kernel;
+      const send = async () => {
+        if (busy) return;
+        const given = JSON.stringify(Object.fromEntries(new FormData(form)));
+        if (kernel !== owner || owner.gone) return output.replaceChildren("Run this cell again first.");
+        busy = true;
+        const press = form.querySelector("button");
+        press.disabled = true;
+        output.replaceChildren();
+        try {
+          // A JSON text is a Python literal as well.
+          await shown(`__import__("sched_labs.widgets").widgets.answer(${Number(form.dataset.form)}, ${JSON.stringify(given)})`, output, made);
+        } catch (error) {
+          output.replaceChildren(`That did not work: ${error.message}.`);
+        } finally {
+          busy = false;
+          press.disabled = false;
+        }
+      };
+      form.addEventListener("submit", (event) => { event.preventDefault(); send(); });
+      for (const slider of form.querySelectorAll("input[type=range]")) {
+        slider.addEventListener("input", () => { slider.nextElementSibling.textContent = slider.value; });
+        slider.addEventListener("change", send);
+      }
+    }
   };
 
   /* ---- buttons ---- */

@@ -1,7 +1,8 @@
 """Measuring again with something else chosen: a small form beside an experiment.
 
 In JupyterLab the form is made of ipywidgets: a list for each parameter that is worth playing with, and a
-button that measures.  A page that was built cannot measure; there the same place says what could be chosen.
+button that measures.  A page whose cells run gets the same as plain HTML.  A page that was built cannot
+measure; there the same place says what could be chosen.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 from .errors import ParameterError, SchedLabError
+from .progress import on_page
 from .result import Result
+from .widgets import form
 
 # A parameter's choices: the values, or a word for each value that would be long to read.
 Choices = Sequence[Any] | Mapping[str, Any]
@@ -42,9 +46,10 @@ class Controls:
             self._choices[parameter] = words
         self.result: Result | None = None
 
-    def measure(self, **words: str) -> Result:
+    def measure(self, *, show: bool = False, **words: str) -> Result:
         """Run the experiment with the values behind these words; the first of each where none is named.
 
+        show: its progress too, wherever progress is shown.
         Raises ParameterError for a word that is not among the choices, and what the experiment raises.
         """
         if unknown := set(words) - set(self._choices):
@@ -59,7 +64,7 @@ class Controls:
                     f"{parameter} cannot be {word!r} here.", f"Choose one of: {', '.join(values)}."
                 )
             chosen[parameter] = values[word]
-        self.result = self._experiment(progress=False, **chosen)
+        self.result = self._experiment(progress=show, **chosen)
         return self.result
 
     def widget(self) -> Any:
@@ -93,6 +98,20 @@ class Controls:
         button.on_click(measure)
         return ipywidgets.VBox([ipywidgets.HBox([*lists.values(), button]), figure])
 
+    def form(self) -> str:
+        """The form for a page whose cells run."""
+        fields = "".join(
+            f"<label>{escape(_words(parameter))} <select name={quoteattr(parameter)}>"
+            + "".join(f"<option>{escape(word)}</option>" for word in values)
+            + "</select></label>"
+            for parameter, values in self._choices.items()
+        )
+
+        def measure(**words: str) -> Any:
+            return self.measure(show=True, **words).plot()
+
+        return form(measure, fields, "Measure again")
+
     def html(self) -> str:
         """What a page says that cannot measure."""
         rows = "".join(
@@ -100,8 +119,8 @@ class Controls:
             for parameter, values in self._choices.items()
         )
         return (
-            '<div class="sl-controls"><p>Open this chapter in JupyterLab to measure again with other values '
-            f"here, or change the cell above:</p><ul>{rows}</ul></div>"
+            '<div class="sl-controls"><p>Where this page runs on your machine, this cell becomes a form that '
+            f"measures again with other values:</p><ul>{rows}</ul></div>"
         )
 
     def __repr__(self) -> str:
@@ -109,6 +128,8 @@ class Controls:
         return f"{self.name} can be measured again with other values. {'; '.join(parts)}."
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        if on_page():
+            return {"text/html": self.form(), "text/plain": repr(self)}
         # JupyterLab takes the widget, a page takes the HTML: each shows the richest of these that it knows.
         bundle = self.widget()._repr_mimebundle_()
         data: dict[str, Any] = dict(bundle[0] if isinstance(bundle, tuple) else bundle or {})

@@ -3,17 +3,21 @@
     from sched_labs import explore
     explore.limit(quota_ms=50, threads=4, cpus=2)
 
-In JupyterLab these are sliders over the latencies of a simulated minute.  A page has no kernel to ask, so it
-shows curves computed when it was built: the tail over the load, for several numbers of threads.
+In JupyterLab these are sliders over the latencies of a simulated minute, and on a page whose cells run they
+are plain ones.  A page that was built has no kernel to ask, so it shows curves computed when it was built:
+the tail over the load, for several numbers of threads.
 """
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any, NamedTuple
 
 from . import bandwidth
 from .errors import ParameterError, SchedLabError
 from .figures import bandwidth as pictures
+from .progress import on_page
+from .widgets import form
 
 LOADS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 THREADS = (1, 2, 4, 8)
@@ -105,7 +109,23 @@ class Limit:
         draw()
         return ipywidgets.VBox([*sliders.values(), shown])
 
+    def form(self) -> str:
+        """The sliders for a page whose cells run."""
+        fields = "".join(
+            f'<label>{escape(each.label)} <input type="range" name="{name}" min="{each.low:g}" '
+            f'max="{each.high:g}" step="{each.step:g}" value="{self.values[name]:g}"> '
+            f"<output>{self.values[name]:g}</output></label>"
+            for name, each in _SLIDERS.items()
+        )
+
+        def draw(**moved: str) -> Any:
+            return pictures.latency(self.simulate(**{name: float(text) for name, text in moved.items()}))
+
+        return form(draw, fields, "Compute")
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        if on_page():
+            return {"text/html": self.form(), "text/plain": repr(self.simulate())}
         # JupyterLab takes the widget, a page takes the curves.
         bundle = self.widget()._repr_mimebundle_()
         data: dict[str, Any] = dict(bundle[0] if isinstance(bundle, tuple) else bundle or {})
