@@ -251,6 +251,16 @@ def test_the_unit_serves_as_that_user_after_every_boot(machine: Sandbox) -> None
         assert not said, said
 
 
+def test_the_scripts_that_it_writes_are_scripts(machine: Sandbox) -> None:
+    for written in ("/usr/local/bin/sched-labs", "/usr/local/libexec/sched-labs-aside"):
+        assert machine.run("sh", "-n", written).returncode == 0
+        assert machine.run("stat", "-c", "%U %a", written).stdout == "root 755\n"
+    # What is started from a terminal is given the same as what a page starts.
+    unit, command = machine.run("cat", UNIT).stdout, machine.run("cat", "/usr/local/bin/sched-labs").stdout
+    for property in ("Delegate=cpu cpuset memory pids", "LimitRTPRIO=50", "LimitNICE=-10"):
+        assert property in unit and f'--property="{property}"' in command
+
+
 def test_the_key_is_only_for_the_reader_and_the_console(machine: Sandbox) -> None:
     key = token(machine).strip()
     assert len(key) == 48
