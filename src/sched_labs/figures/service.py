@@ -309,7 +309,7 @@ def draw_contention(result: Drawable, recorded: Drawable | None, predictions: Se
         caption=_contention_caption(table),
         provenance=provenance(result, recorded),
         data=table,
-        title="A limit and a neighbour, seen with four instruments",
+        title="A limit and a neighbour, seen with several instruments",
     )
 
 
