@@ -26,7 +26,12 @@ LIMITS_NS = {
     "migration_cost_ns": (0, 10_000_000),
 }
 # Ends with its standard input, which closes when this process ends, and writes the old value back.
-_KEEPER = "import sys; sys.stdin.buffer.read(); open(sys.argv[1], 'w').write(sys.argv[2])"
+_KEEPER = """
+import sys
+print("ready", flush=True)
+sys.stdin.buffer.read()
+open(sys.argv[1], "w").write(sys.argv[2])
+"""
 
 
 def movable(name: str) -> tuple[Path, int]:
@@ -61,10 +66,13 @@ def moved(name: str, value_ns: int) -> Iterator[int]:
     keeper = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _KEEPER, str(path), str(before)],
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         env={},
         start_new_session=True,  # a Ctrl-C is for us
     )
+    assert keeper.stdout
     try:
+        keeper.stdout.readline()  # its start must not fall into the measurement
         try:
             path.write_text(str(value_ns))
         except OSError as error:
