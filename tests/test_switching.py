@@ -6,7 +6,7 @@ import errno
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -36,19 +36,25 @@ KINDS += ["threads.memory", "threads.touch", "threads.creation"]
 KINDS += ["batching.sweep", "herd.wakeups", "timers.aligned", "connections.sweep"]
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Result]:
-    """A tiny run of an experiment, made once; with a lock of our own: disturbed timing does not matter."""
+@pytest.fixture(scope="module", autouse=True)
+def lock_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nobody waits for another run's end: disturbed timing does not matter here."""
     place = tmp_path_factory.mktemp("lock") / "lock"
     place.mkdir()
     place.chmod(0o1777)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lock, "_PLACES", (place,))
+        yield
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Callable[[str], Result]:
+    """A tiny run of an experiment, made once."""
     runs: dict[str, Result] = {}
 
     def run(kind: str) -> Result:
         if kind not in runs:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(lock, "_PLACES", (place,))
-                runs[kind] = experiments.find(kind)(profile="tiny", save=False, progress=False)
+            runs[kind] = experiments.find(kind)(profile="tiny", save=False, progress=False)
         return runs[kind]
 
     return run
@@ -144,11 +150,7 @@ def test_only_turns_can_cost_switches_under_the_fair_lock(tiny: Callable[[str], 
     assert (fifo.voluntary_switches <= 2 * fifo.turns + 64).all()
 
 
-def test_without_java_the_rest_runs_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (place,))
+def test_without_java_the_rest_runs_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(languages, "missing", lambda *programs: programs[0])
     run = convoy.locks(profile="tiny", trials=1, save=False, progress=False)
     assert any(note.level == "missing" and "java is not installed" in note.text for note in run.notes)
@@ -273,11 +275,7 @@ def test_every_way_of_life_is_watched_with_its_threads(tiny: Callable[[str], Res
     assert pool.threads == 5 and pool.leader_voluntary_per_s < pool.voluntary_per_s
 
 
-def test_the_same_seed_starts_the_same_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (place,))
+def test_the_same_seed_starts_the_same_processes() -> None:
     runs = [
         classify.processes(profile="tiny", interval_s=0.1, seed=5, save=False, progress=False)
         for _ in range(2)
@@ -314,11 +312,7 @@ def test_every_hop_is_counted(tiny: Callable[[str], Result]) -> None:
     assert (data.groupby("by").trial.nunique() == 3).all()
 
 
-def test_without_go_the_rest_runs_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (place,))
+def test_without_go_the_rest_runs_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(languages, "missing", lambda *programs: programs[0])
     run = hops.compared(profile="tiny", trials=1, hops=1000, save=False, progress=False)
     assert any("go is not installed" in note.text for note in run.notes)
@@ -348,13 +342,7 @@ def test_sleeping_threads_take_their_stacks_of_addresses_and_little_memory(
     assert (data[data.threads == 0].groupby("trial").size() == 1).all()
 
 
-def test_no_more_threads_than_limits_and_memory_allow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (place,))
+def test_no_more_threads_than_limits_and_memory_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "most_threads", lambda: 7)
     run = threads.memory(profile="tiny", trials=1, threads=50, save=False, progress=False)
     assert run.parameters["threads"] == 7 and run.data.threads.max() == 7
@@ -377,11 +365,7 @@ def test_a_limit_that_is_hit_is_reported_and_nothing_breaks() -> None:
     assert 0 < created["threads"] < 500 and created["error"] in (errno.EAGAIN, errno.ENOMEM)
 
 
-def test_a_far_limit_is_not_hit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (place,))
+def test_a_far_limit_is_not_hit(monkeypatch: pytest.MonkeyPatch) -> None:
     far = pd.DataFrame({"limit": ["pid_max"], "threads": [4_000_000], "holds_for": ["machine"]})
     monkeypatch.setattr(threads, "limits", lambda: far)
     run = threads.creation(profile="tiny", hit_limit=True, save=False, progress=False)
@@ -506,11 +490,7 @@ def test_threads_take_their_stacks_and_hanging_up_is_no_requests_cost(by: str) -
     assert (served["rss_bytes"] > 400 * 4096) == (by == "threads")
 
 
-def test_no_more_connections_than_limits_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (place,))
+def test_no_more_connections_than_limits_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "most_threads", lambda: 9)
     run = connections.sweep(profile="tiny", connections=[5, 50], trials=1, save=False, progress=False)
     assert sorted(run.data.connections.unique()) == [5, 9]
