@@ -35,7 +35,7 @@ TINY = {
         "2",
     ],
     "ipc": ["--trials", "1", "--block-ms", "5", "--condition", "switches"],
-    "packets": ["--trials", "1", "--block-ms", "2", "--bytes", "64"],
+    "packets": ["--trials", "1", "--block-ms", "2", "--bytes", "64", "--way", "mmsg"],
     "pool": ["--duration-ms", "10", "--hot", "4096"],
     "migrate": ["--working-set", "4096", "--every-us", "100", "--steps", "2", "--trials", "1"],
     "nodes": ["--working-set", "4096", "--loads", "64", "--trials", "1"],

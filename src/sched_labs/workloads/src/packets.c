@@ -1,4 +1,4 @@
-/* packets.c - what does a packet cost, and who pays?  UDP over the loopback device, sent in four ways.
+/* packets.c - what does a packet cost, and who pays?  UDP over the loopback device, sent in four ways (--way).
  *
  *     paced     one packet for each call, one call every --period-us
  *     single    one packet for each call, call after call
@@ -39,8 +39,9 @@ static const char *const names[WAYS] = {"paced", "single", "mmsg", "segments"};
 enum { MOST_SIZES = 8, MOST_BATCH = 64, FETCH = 64, MOST_BYTES = 60000 };
 
 static struct {
-    long bytes[MOST_SIZES], sizes, batch, period_us, block_ms, trials;
-} plan = {{64, 1400}, 2, 16, 100, 60, 3};
+    long bytes[MOST_SIZES], sizes, batch, period_us, block_ms, trials, ways;
+    enum way way[WAYS];
+} plan = {.bytes = {64, 1400}, .sizes = 2, .batch = 16, .period_us = 100, .block_ms = 60, .trials = 3};
 
 static int out, in;
 static char payload[MOST_BATCH * 4096 > MOST_BYTES ? MOST_BATCH * 4096 : MOST_BYTES];
@@ -206,6 +207,14 @@ static void wait_for_a_line(void)
             kill(0, SIGKILL); /* whoever started us has gone */
 }
 
+static enum way way_named(const char *name)
+{
+    for (int i = 0; i < WAYS; i++)
+        if (!strcmp(name, names[i]))
+            return (enum way)i;
+    lab_fail("--way takes paced, single, mmsg or segments, not '%s'", name);
+}
+
 static void open_sockets(void)
 {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -222,6 +231,7 @@ static void open_sockets(void)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
+        {"way", required_argument, 0, 'w'},
         {"bytes", required_argument, 0, 'y'},     {"batch", required_argument, 0, 'n'},
         {"period-us", required_argument, 0, 'p'}, {"block-ms", required_argument, 0, 'b'},
         {"trials", required_argument, 0, 't'},    {"deadline", required_argument, 0, 'd'},
@@ -230,6 +240,11 @@ int main(int argc, char **argv)
     unsigned deadline_s = 60;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
+        case 'w':
+            if (plan.ways == WAYS)
+                lab_fail("--way can be given %d times", WAYS);
+            plan.way[plan.ways++] = way_named(optarg);
+            break;
         case 'y':
             plan.sizes = 0;
             for (char *word = strtok(optarg, ","); word && plan.sizes < MOST_SIZES; word = strtok(NULL, ","))
@@ -243,6 +258,11 @@ int main(int argc, char **argv)
         default: return 2;
         }
     }
+    if (!plan.ways)
+        while (plan.ways < WAYS) {
+            plan.way[plan.ways] = (enum way)plan.ways;
+            plan.ways++;
+        }
     for (long i = 0; i < plan.sizes; i++)
         if (plan.bytes[i] * plan.batch > MOST_BYTES)
             lab_fail("--batch packets of --bytes are more than one piece can hold, %d bytes", MOST_BYTES);
@@ -262,13 +282,13 @@ int main(int argc, char **argv)
         usleep(100);
     lab_barrier((pid_t[]){lab_tid(), receiver.tid}, 2);
     /* The order turns round from trial to trial, so that slow drift cancels. */
-    long cases = WAYS * plan.sizes;
+    long cases = plan.ways * plan.sizes;
     for (long trial = 0; trial < plan.trials; trial++)
         for (long i = 0; i < cases; i++) {
             long at = trial % 2 ? cases - 1 - i : i;
             if (trial + i > 0)
                 wait_for_a_line();
-            measure(trial, (enum way)(at % WAYS), plan.bytes[at / WAYS]);
+            measure(trial, plan.way[at % plan.ways], plan.bytes[at / plan.ways]);
         }
     return lab_done(); /* the receiver ends with us */
 }
