@@ -73,7 +73,7 @@ class Claim:
 
 def ns(value: float) -> str:
     """1234 -> "1.23 µs"."""
-    for unit, size in (("ms", 1e6), ("µs", 1e3)):
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value:.0f} ns"
