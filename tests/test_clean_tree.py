@@ -24,8 +24,9 @@ ROOMS = (
     {"store"},
     {"lock", "progress", "stats", "bandwidth", "quotas"},
     {"result"},
-    {"workloads", "placement", "policies", "cgroups", "knobs"},
+    {"workloads", "placement", "policies", "knobs"},
     {"probes", "switches"},
+    {"cgroups"},  # the probes' helper lends them
     {"experiments"},
     {"figures"},
     {"claims"},

@@ -23,12 +23,13 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..cgroups import Group
 from ..errors import ParameterError, ProbeError
 from .channel import Channel, available
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ..cgroups import Group
 
 __all__ = ["Samples", "Throttled", "Watch", "available", "sampled", "watch"]
 
