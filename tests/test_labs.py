@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -53,6 +54,15 @@ def test_there_are_eight_labs_with_all_their_parts() -> None:
         assert starter == solution and starter
         told = re.search(r"sched-labs lab check (\S+)", (lab.folder / "sheet.md").read_text())
         assert told and labs.find(told[1]) == lab
+
+
+@pytest.mark.parametrize("lab", LABS, ids=NAMES)
+def test_whatever_the_sheet_compiles_is_laid_out(lab: labs.Lab, data: Path) -> None:
+    folder = labs.start(lab)
+    for line in re.findall(r"^    cc .*", (folder / "sheet.md").read_text(), re.MULTILINE):
+        command = line.strip().partition(" && ")[0]
+        done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("lab", LABS, ids=NAMES)

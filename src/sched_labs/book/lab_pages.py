@@ -42,7 +42,8 @@ def leading_to(lab: Lab, parts: Sequence[Chapter]) -> list[tuple[str, str]]:
 def _sheet(lab: Lab, chapters: Sequence[tuple[str, str]]) -> str:
     title, _, rest = (lab.folder / "sheet.md").read_text(encoding="utf-8").partition("\n")
     read = ", ".join(f"[{name}](../../{path})" for name, path in chapters)
-    files = ", ".join(f"`{path.name}`" for path in sorted((lab.folder / "starter").iterdir()))
+    starter = sorted((lab.folder / "starter").iterdir())
+    files = ", ".join(f"`{path.name}`" for path in [*lab.given, *starter])
     begin = [
         f"About {lab.minutes} minutes." + (f" It goes with {read}." if read else ""),
         "In a terminal on your own machine:",

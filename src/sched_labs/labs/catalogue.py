@@ -31,6 +31,11 @@ class Lab:
         return self.name.partition("-")[2]
 
     @property
+    def given(self) -> list[Path]:
+        """Programs that the reader's work is built into: to read and to try, not to change."""
+        return sorted(self.folder.glob("*.c"))
+
+    @property
     def minutes(self) -> int:
         """How long it takes, as the instructor's notes say; 0 where they do not."""
         told = re.search(r"^Time: (\d+) minutes", self._notes(), re.MULTILINE)

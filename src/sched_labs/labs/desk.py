@@ -17,11 +17,12 @@ def place(lab: Lab) -> Path:
 
 
 def start(lab: Lab) -> Path:
-    """Lay out the sheet and the starter; what the reader has already written stays.  Returns the folder."""
+    """Lay out sheet, given programs and starter; what the reader has written stays.  Returns the folder."""
     folder = place(lab)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(lab.folder / "sheet.md", folder / "sheet.md")
+        for given in (lab.folder / "sheet.md", *lab.given):
+            shutil.copyfile(given, folder / given.name)
         for source in sorted((lab.folder / "starter").iterdir()):
             if not (folder / source.name).exists():
                 shutil.copyfile(source, folder / source.name)
