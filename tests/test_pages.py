@@ -16,7 +16,9 @@ from sched_labs.book.chapters import chapters, checkout
 
 PAGE_LIMIT = 1_500_000  # bytes: the page, and every style, script, font and picture that it loads
 
-NAMES = ["book/intro", "book/setup", "book/reading-figures", *(c.name for c in chapters(checkout(ROOT)))]
+FRONT = ("book/intro", "book/setup", "book/reading-figures", "book/labs", "book/instructors")
+LABS = ("labs/01-cache-sizes/sheet", "labs/05-five-processes/sheet", "labs/01-cache-sizes/instructor")
+NAMES = [*FRONT, *LABS, *(c.name for c in chapters(checkout(ROOT)))]
 
 
 class Visit:
