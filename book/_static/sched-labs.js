@@ -171,6 +171,10 @@
     // The theme leaves the book's name outside of every landmark.
     const side = document.querySelector(".sidebar-primary-items__start");
     if (side) Object.assign(side, { role: "region", ariaLabel: "Book" });
+    // ... and the switches that open a part of the contents without a name.
+    for (const fold of document.querySelectorAll(".bd-links li > details > summary")) {
+      fold.setAttribute("aria-label", `Pages under ${fold.closest("li").querySelector("a").textContent.trim()}`);
+    }
     stories();
     scrollable();
     addEventListener("resize", scrollable);
