@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..result import Result
 
 _CALL = "sched_labs.kernels.jobs.experiment:measure"
+_CALL_NETWORK = "sched_labs.kernels.jobs.network:measure"
 
 
 def _workloads(module: str) -> list[str]:
@@ -27,6 +28,10 @@ def _workloads(module: str) -> list[str]:
     files = contents.library(module)
     named = contents.words({path: text for path, text in files.items() if path.startswith(beside)})
     return [name for name in build.names() if name in named]
+
+
+def _uses_loopback(workload: str) -> bool:
+    return b"INADDR_LOOPBACK" in (build.SOURCES / f"{workload}.c").read_bytes()
 
 
 def run_experiment(
@@ -62,12 +67,13 @@ def run_experiment(
             "Run it on this machine, without kernel=.",
         )
     module = experiment.function.__module__
+    workloads = _workloads(module)
     title = kernel if isinstance(kernel, str) else kernel.name
     with Progress(f"{experiment.name} on {title}", 1, show=progress and say is None) as bar:
         tell = say or bar.say
         answer = runner.run(
             kernel,
-            _CALL,
+            _CALL_NETWORK if any(map(_uses_loopback, workloads)) else _CALL,
             {
                 "module": module,
                 "name": experiment.name.partition(".")[2],
@@ -75,7 +81,7 @@ def run_experiment(
             },
             timing=timing,
             modules=[module],
-            native=_workloads(module),
+            native=workloads,
             progress=lambda text, share: tell(f"{text} {share:.0%}" if share else text),
             **options,
         )
