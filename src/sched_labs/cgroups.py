@@ -180,8 +180,14 @@ class Group:
         """Take the group's CPUs away from everybody else, and from load balancing (a partition; v2 only).
 
         The group has CPUs of its own already (`confine`).  Raises PlacementError, with its reason, on
-        v1, and on kernels that allow it only directly below the root group (before 6.7).
+        v1, on kernels that allow it only directly below the root group (before 6.7), and beside isolcpus.
         """
+        if (files.read("/sys/devices/system/cpu/isolated") or "").strip():
+            # Seen on Linux 6.12: the kernel can crash when partitions are made beside isolcpus.
+            raise PlacementError(
+                "This kernel was booted with isolcpus, and partitions do not go together with it.",
+                "Boot without isolcpus.",
+            )
         path = f"{self.cpuset_path}/cpuset.cpus.partition"
         if self.version != "v2" or not files.exists(path):
             raise PlacementError(f"{self.path} cannot be a partition.", "Partitions came with v2 and 5.0.")

@@ -104,12 +104,6 @@ def residents(
         "tick_free": cpu in files.cpu_list(str(survey.fact("cpu.nohz_full").value).replace("none", "")),
     }
     asked = [name for name in CONDITIONS if name in conditions]
-    if "partition" in asked and survey.fact("cpu.isolated").value != "none":
-        # Seen on Linux 6.12: the kernel can crash when partitions are made beside isolcpus.
-        asked.remove("partition")
-        run.note(
-            "missing", "partition: this kernel was booted with isolcpus, and the two do not go together."
-        )
     if interrupts(cpu) is None:
         run.note("missing", "/proc/interrupts does not tell this CPU's interrupts here.")
     counted: list[dict[str, Any]] = []

@@ -47,8 +47,8 @@ def compare(*results: Drawable) -> Figure:
 
     Kinds that have no comparison of their own lay the second run pale under the first, as a recorded one.
     Raises ResultError for fewer or more (for such kinds: for more than two) and for different kinds,
-    ParameterError for runs whose times have no common axis and for a kind that has no figure, and what drawing
-    one of them would raise.
+    ParameterError for runs whose times have no common axis and for a kind that has no figure, and what
+    drawing one of them would raise.
     """
     kinds = {result.kind for result in results}
     if not 2 <= len(results) <= MOST or len(kinds) != 1:
