@@ -122,7 +122,7 @@ def histogram(
         run.note("info", "There is a CPU for every worker: only other programs can make them wait.")
 
     arguments = ["--workers", str(workers), "--duration-ms", str(math.ceil(1000 * duration_s))]
-    deadline_s = 2 * duration_s + 30  # with many workers, the last one's final wait comes on top
+    deadline_s = 2 * duration_s + 60  # with many workers, the last one's final wait comes on top
     with workloads.start("burn", arguments, deadline_s=deadline_s) as burn, contextlib.ExitStack() as stack:
         placement.pin(burn.tids, cpus)
         probe = _probe(run, burn.pid, deadline_s, stack)
