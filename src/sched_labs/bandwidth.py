@@ -383,7 +383,9 @@ class _Group:
     def run(self, arrivals: Sequence[float], work: float, end: float) -> list[float]:
         """Run until `end`; return when each request was finished (infinite for those that were not)."""
         cpus, slice_ = self.cpus, self.slice
-        pool = filled = self.quota
+        # Each setting of quota, period and burst fills the pool up by a quota (tg_set_cfs_bandwidth), so that
+        # a group begins with its whole burst in hand.
+        pool = filled = self.quota + self.burst
         counting, untouched = True, True  # is the period timer on?  has nobody taken runtime in this period?
         local = [0.0] * cpus  # runtime that the run queue holds
         left = [work] * cpus  # of the request that the CPU serves

@@ -246,13 +246,15 @@ def _check_stalls(run: Run) -> None:
         own = data[
             (data.share_percent == share) & (data.period_ns == period) & (data.trial == block["trial"])
         ]
-        seen = int((own.gap_ns >= (1 - share / 100) * period / 2).sum())
+        # A worker that overran its quota pays in the next period: one long gap, two throttled periods.
+        gaps = own.gap_ns[own.gap_ns >= (1 - share / 100) * period / 2]
+        seen = int(np.ceil(gaps / period - 0.1).clip(lower=1).sum())
         counted = block["throttled_periods"]
         if abs(seen - counted) > COUNT_TOLERANCE * counted + 1:
             run.note(
                 "flag",
-                f"With {share} % of {period / 1e6:g} ms the worker's clock saw {seen} long gaps in a block "
-                f"and cpu.stat counted {counted} throttled periods: something else took the CPU too.",
+                f"With {share} % of {period / 1e6:g} ms the worker's clock saw gaps in {seen} periods of a "
+                f"block and cpu.stat counted {counted} throttled periods: something else took the CPU too.",
             )
             return
 

@@ -321,8 +321,8 @@ def modelled(data: pd.DataFrame, parameters: Mapping[str, Any]) -> pd.DataFrame:
 
     One row per request that the model completed: limit, demand_percent, neighbour, hogs, trial, latency_ns.
     Only for conditions with a quota, Poisson or even arrivals and an idle neighbour; empty without any.  A
-    request costs what it cost without a limit, system calls included.  The model's group has its CPUs for
-    itself, and its periods begin with the run.
+    request costs the CPU time that it took on average in its block, system calls included.  The model's group
+    has its CPUs for itself, and its periods begin with the run.
     """
     return pd.concat(
         [
@@ -341,7 +341,7 @@ def model_error(result: Result) -> pd.DataFrame:
 
     limit, demand_percent
     throttled_percent, model_throttled_percent, off_by_points   throttled periods, and the difference
-    p99_ns, model_p99_ns
+    p99_ns, model_p99_ns       medians over trials
     second_mode_ns, model_second_mode_ns, off_by_bars   the fullest bin beyond what is usual without a limit,
                                and the difference in bins of a quarter of a doubling; missing without a mode
     """
@@ -358,7 +358,8 @@ def model_error(result: Result) -> pd.DataFrame:
     for (limit, demand), (throttled, periods) in counts.items():
         same = (summary.limit == limit) & (summary.demand_percent == demand) & (summary.neighbour == "idle")
         measured = summary[same].iloc[0]
-        latency = computed.latency_ns[(computed.limit == limit) & (computed.demand_percent == demand)]
+        own = computed[(computed.limit == limit) & (computed.demand_percent == demand)]
+        latency = own.latency_ns
         beyond = latency[latency > usual]
         mode = _fullest_bin(beyond) if len(beyond) >= BEYOND * max(len(latency), 1) else np.nan
         percent = 100 * throttled / max(periods, 1)
@@ -370,7 +371,7 @@ def model_error(result: Result) -> pd.DataFrame:
                 "model_throttled_percent": percent,
                 "off_by_points": percent - measured.throttled_percent,
                 "p99_ns": measured.p99_ns,
-                "model_p99_ns": float(latency.quantile(0.99)) if len(latency) else np.nan,
+                "model_p99_ns": float(own.groupby("trial").latency_ns.quantile(0.99).median()),
                 "second_mode_ns": measured.second_mode_ns,
                 "model_second_mode_ns": mode,
                 "off_by_bars": BINS_PER_DOUBLING * np.log2(mode / measured.second_mode_ns),
@@ -399,13 +400,12 @@ def _simulated(
     """For each block with a quota and no neighbour: its condition, and its requests put through the model."""
     if "quota_us" not in p or p["arrivals"] == "closed":
         return  # closed: when a request is due depends on when the one before was served
-    free = [b for b in p["blocks"] if b["limit"] == "none" and b["neighbour"] == "idle" and b["completed"]]
-    work_us = (
-        sum(b["cpu_ns"] for b in free) / sum(b["completed"] for b in free) / 1000 if free else p["work_us"]
-    )
     keys = [*COLUMNS, "hogs", "trial"]
+    blocks = {tuple(block[name] for name in keys): block for block in p["blocks"]}
     for key, own in data.groupby(keys, sort=False):
         about: dict[str, Any] = dict(zip(keys, key, strict=True))
+        block = blocks[key]
+        work_us = block["cpu_ns"] / block["completed"] / 1000 if block["completed"] else p["work_us"]
         if not about["limit"].startswith("quota") or about["neighbour"] != "idle":
             continue
         yield (
