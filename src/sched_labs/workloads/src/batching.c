@@ -9,6 +9,7 @@
  *         p50_ns=... p99_ns=... max_ns=...            from an event's scheduled time until it was done
  */
 #include "lab.h"
+#include "work.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -25,39 +26,11 @@ static int event;
 static pthread_barrier_t gate;
 static _Atomic pid_t worker_tid;
 static int64_t start_ns, *delays;
-static double steps_per_us;
+static long work_steps; /* of one plan.work_us */
 static struct {
     struct lab_tally tally;
     long wakes;
 } worker;
-
-static void work(double us)
-{
-    uint32_t x = 1;
-    for (int64_t i = (int64_t)(us * steps_per_us); i > 0; i--) {
-        x = x * 1664525 + 1013904223;
-        __asm__ volatile("" : "+r"(x));
-    }
-}
-
-static void measure_steps(void)
-{
-    for (int i = 0; i < 20; i++) {
-        double before = steps_per_us;
-        steps_per_us = 1000;
-        int64_t start = lab_now_ns();
-        work(10);
-        double now = 10000 * 1000.0 / (double)(lab_now_ns() - start);
-        steps_per_us = now > before ? now : before; /* the quickest: nobody disturbed it */
-    }
-}
-
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
 
 static int64_t due(long number)
 {
@@ -76,7 +49,7 @@ static void *be_worker(void *unused)
             if (read(event, &ready, sizeof ready) != sizeof ready)
                 lab_fail("read");
             for (; ready; ready--, done++) {
-                work((double)plan.work_us);
+                work(work_steps);
                 delays[done] = lab_now_ns() - due(done);
             }
         }
@@ -98,7 +71,7 @@ static void play(long trial, long batch)
     pthread_barrier_wait(&gate);
     uint64_t together = 0;
     for (long i = 0; i < plan.events; i++) {
-        sleep_until(due(i));
+        lab_sleep_until(due(i));
         if (++together == (uint64_t)batch || i + 1 == plan.events) {
             if (write(event, &together, sizeof together) != sizeof together)
                 lab_fail("write");
@@ -140,7 +113,7 @@ int main(int argc, char **argv)
     }
     lab_begin(deadline_s);
     prctl(PR_SET_TIMERSLACK, 1); /* the source keeps its schedule; what is left is the worker's delay */
-    measure_steps();
+    work_steps = (long)((double)plan.work_us * steps_per_us());
     event = eventfd(0, 0);
     delays = calloc((size_t)plan.events, sizeof *delays);
     if (event < 0 || !delays)

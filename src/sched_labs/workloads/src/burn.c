@@ -57,13 +57,6 @@ static void stop(int signal)
     atomic_store(&over, true);
 }
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 /* What the kernel has counted for this thread; zeros where it does not count. */
 static struct schedstat schedstat_now(void)
 {
@@ -135,7 +128,7 @@ static void *be_worker(void *argument)
     struct worker *me = argument;
     me->tid = lab_tid();
     pthread_barrier_wait(&gate);
-    sleep_until(start_ns);
+    lab_sleep_until(start_ns);
     struct schedstat first = schedstat_now();
     struct lab_tally before = lab_tally_now();
     burn(me);

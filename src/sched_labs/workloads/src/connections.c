@@ -17,6 +17,7 @@
  *         from a request's scheduled time to its answer; late_ns: the 99th percentile of how late it was sent
  */
 #include "lab.h"
+#include "work.h"
 
 #include <dirent.h>
 #include <getopt.h>
@@ -35,34 +36,13 @@ static struct {
 } plan = {true, 10, 5000, 300, 0};
 
 static int client[MOST], server[MOST];
-static double steps_per_us;
+static long work_steps; /* of one plan.work_us */
 
 static struct {
     _Atomic pid_t server_tid;
     _Atomic int go;
     _Atomic long requests, waits, rss_bytes; /* rss_bytes: of the server, before it takes any connection */
 } *shared;
-
-static void work(double us)
-{
-    uint32_t x = 1;
-    for (int64_t i = (int64_t)(us * steps_per_us); i > 0; i--) {
-        x = x * 1664525 + 1013904223;
-        __asm__ volatile("" : "+r"(x));
-    }
-}
-
-static void measure_steps(void)
-{
-    for (int i = 0; i < 20; i++) {
-        double before = steps_per_us;
-        steps_per_us = 1000;
-        int64_t start = lab_now_ns();
-        work(10);
-        double now = 10000 * 1000.0 / (double)(lab_now_ns() - start);
-        steps_per_us = now > before ? now : before; /* the quickest: nobody disturbed it */
-    }
-}
 
 /* What the kernel says of a process and all of its threads.  The clients look at the server from outside: it need not
  * do anything for that, and what it does when everybody hangs up is no request's. */
@@ -131,7 +111,7 @@ static bool serve(int fd)
         return false;
     long asked = got / 8;
     for (long i = 0; i < asked; i++)
-        work((double)plan.work_us);
+        work(work_steps);
     shared->requests += asked;
     return send(fd, request, (size_t)got, 0) == got;
 }
@@ -305,7 +285,7 @@ int main(int argc, char **argv)
     lab_begin(deadline_s);
     prctl(PR_SET_TIMERSLACK, 1);
     signal(SIGPIPE, SIG_IGN);
-    measure_steps();
+    work_steps = (long)((double)plan.work_us * steps_per_us());
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;

@@ -79,13 +79,6 @@ static void *be_thread(void *argument)
     return NULL;
 }
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 static void play(long trial, int by)
 {
     way = by;
@@ -94,7 +87,7 @@ static void play(long trial, int by)
     pthread_barrier_wait(&gate);
     int64_t start = lab_now_ns() + 5000000;
     for (long i = 0; i < plan.events; i++) {
-        sleep_until(start + i * plan.period_us * 1000);
+        lab_sleep_until(start + i * plan.period_us * 1000);
         uint64_t one = 1;
         if (write(by == 2 ? own[i % plan.threads] : shared, &one, sizeof one) != sizeof one)
             lab_fail("write");

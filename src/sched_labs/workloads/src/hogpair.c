@@ -35,19 +35,12 @@ static pthread_barrier_t gate;
 static atomic_bool over;
 static int64_t start_ns, end_ns, stopped_ns;
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 static void *be_watchdog(void *unused)
 {
     watchdog_tid = lab_tid();
     for (long block = 0; block < plan.blocks; block++) {
         pthread_barrier_wait(&gate);
-        sleep_until(end_ns);
+        lab_sleep_until(end_ns);
         atomic_store(&over, true);
         stopped_ns = lab_now_ns();
         pthread_barrier_wait(&gate);
@@ -76,7 +69,7 @@ static void *be_hog(void *argument)
     me->tid = lab_tid();
     for (long block = 0; block < plan.blocks; block++) {
         pthread_barrier_wait(&gate);
-        sleep_until(start_ns);
+        lab_sleep_until(start_ns);
         struct lab_tally before = lab_tally_now();
         burn(me);
         me->tally = lab_tally_since(before);

@@ -62,6 +62,15 @@ static inline int64_t lab_now_ns(void)
     return lab_clock_ns(CLOCK_MONOTONIC);
 }
 
+/* Sleeps until a point in time and not for a while: a schedule that is kept so does not drift, however late
+ * each wake-up is. */
+static inline void lab_sleep_until(int64_t ns)
+{
+    struct timespec until = {ns / 1000000000, ns % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        ;
+}
+
 static inline pid_t lab_tid(void)
 {
     return (pid_t)syscall(SYS_gettid);

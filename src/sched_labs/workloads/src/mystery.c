@@ -13,6 +13,7 @@
  * It lasts --duration-ms.
  */
 #include "lab.h"
+#include "work.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -31,42 +32,13 @@ static _Atomic int64_t voluntary, involuntary, cpu_ns;
 static _Atomic pid_t tids[POOL + 1];
 static pthread_barrier_t gate;
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
-static double steps_per_us;
-
-/* So much CPU time, however often it is interrupted, and without a system call. */
-static void work(int64_t us)
-{
-    uint32_t x = 1;
-    for (int64_t i = (int64_t)((double)us * steps_per_us); i > 0; i--) {
-        x = x * 1664525 + 1013904223;
-        __asm__ volatile("" : "+r"(x));
-    }
-}
-
-static void measure_steps(void)
-{
-    for (int i = 0; i < 20; i++) {
-        double before = steps_per_us;
-        steps_per_us = 1000;
-        int64_t start = lab_now_ns();
-        work(10);
-        double now = 10000 * 1000.0 / (double)(lab_now_ns() - start);
-        steps_per_us = now > before ? now : before; /* the quickest: nobody disturbed it */
-    }
-}
+static long work_steps; /* of one plan.work_us */
 
 static void by_timer(int64_t phase_us)
 {
     for (int64_t next = lab_now_ns() + phase_us * 1000; next < end_ns; next += plan.period_us * 1000) {
-        sleep_until(next);
-        work(plan.work_us);
+        lab_sleep_until(next);
+        work(work_steps);
     }
 }
 
@@ -95,7 +67,7 @@ static void live(int number)
                 pass(1);
                 receive(0);
             }
-            sleep_until(lab_now_ns() + plan.period_us * 1000);
+            lab_sleep_until(lab_now_ns() + plan.period_us * 1000);
         }
         close(pipes[1][1]); /* the partner reads the end of the pipe */
     } else if (!strcmp(plan.kind, "chatter")) {
@@ -103,11 +75,11 @@ static void live(int number)
             pass(0);
     } else {
         while (lab_now_ns() < end_ns) {
-            work(plan.work_us);
+            work(work_steps);
             if (!strcmp(plan.kind, "yielder"))
                 sched_yield();
             else if (!strcmp(plan.kind, "mixed"))
-                sleep_until(lab_now_ns() + plan.period_us * 1000);
+                lab_sleep_until(lab_now_ns() + plan.period_us * 1000);
         }
     }
 }
@@ -157,7 +129,7 @@ int main(int argc, char **argv)
     if (pipe(pipes[0]) || pipe(pipes[1]))
         lab_fail("pipe");
     int helpers = !strcmp(plan.kind, "pool") ? POOL : strcmp(plan.kind, "chatter") && strcmp(plan.kind, "yielder") ? 0 : 1;
-    measure_steps();
+    work_steps = (long)((double)plan.work_us * steps_per_us());
     pthread_barrier_init(&gate, NULL, (unsigned)helpers + 1);
     pthread_t threads[POOL + 1];
     tids[0] = lab_tid();

@@ -35,13 +35,6 @@ static struct {
 static int out, in, file = -1;
 static char bytes[PIECE_KIB * 1024];
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 static void open_sockets(void)
 {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -132,7 +125,7 @@ int main(int argc, char **argv)
         due_ns += plan.every_us * 1000;
         if (due_ns < lab_now_ns()) /* what is late begins at once, and does not come in a crowd */
             due_ns = lab_now_ns();
-        sleep_until(due_ns);
+        lab_sleep_until(due_ns);
     }
     struct lab_tally used = lab_tally_since(before);
     printf("neighbour bursts=%ld units=%ld cpu_ns=%ld in_memory=%d\n", bursts, units, (long)used.cpu_ns,

@@ -115,13 +115,6 @@ static void forget_the_rest(void)
 
 /* ---- the sender --------------------------------------------------------------------------------------------- */
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 /* One call; returns how many packets it sent. */
 static long send_once(enum way way, long bytes)
 {
@@ -177,7 +170,7 @@ static void measure(long trial, enum way way, long bytes)
     int64_t start = lab_now_ns(), until = start + plan.block_ms * 1000000, end;
     do {
         if (way == PACED)
-            sleep_until(start + calls * plan.period_us * 1000);
+            lab_sleep_until(start + calls * plan.period_us * 1000);
         sent += send_once(way, bytes);
         calls++;
     } while ((end = lab_now_ns()) < until);

@@ -17,6 +17,7 @@
  * at the latest GRACE_NS after its last point.
  */
 #include "lab.h"
+#include "work.h"
 
 #include <getopt.h>
 #include <semaphore.h>
@@ -49,36 +50,6 @@ static atomic_bool over;
 static int64_t start_ns, limit_ns, elapsed_ns;
 static long work_steps;
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
-/* Each step needs the result of the one before, and the empty asm keeps the compiler from skipping any. */
-static void work(long steps)
-{
-    uint32_t x = 1;
-    for (long i = 0; i < steps; i++) {
-        x = x * 1664525 + 1013904223;
-        __asm__ volatile("" : "+r"(x));
-    }
-}
-
-static int64_t quickest(long steps)
-{
-    int64_t best = INT64_MAX;
-    for (int i = 0; i < 30; i++) {
-        int64_t before = lab_now_ns();
-        work(steps);
-        int64_t took = lab_now_ns() - before;
-        if (took < best)
-            best = took;
-    }
-    return best;
-}
-
 static int64_t due_ns(long wake)
 {
     return start_ns + SETTLE_NS + wake * plan.period_us * 1000;
@@ -88,7 +59,7 @@ static void play(void)
 {
     struct lab_tally before = lab_tally_now();
     for (long i = 0; i < plan.wakes; i++) {
-        sleep_until(due_ns(i));
+        lab_sleep_until(due_ns(i));
         int64_t late = lab_now_ns() - due_ns(i);
         if (atomic_load(&over))
             break;
@@ -124,7 +95,7 @@ static void *be_hog(void *argument)
     me->tid = lab_tid();
     for (long block = 0; block < plan.blocks; block++) {
         pthread_barrier_wait(&gate);
-        sleep_until(start_ns);
+        lab_sleep_until(start_ns);
         int64_t before = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID);
         while (!atomic_load_explicit(&over, memory_order_relaxed))
             ;
@@ -140,7 +111,7 @@ static void wait_for_the_worker(void)
     while (sem_trywait(&worker_done)) {
         if (!atomic_load(&over) && lab_now_ns() > limit_ns)
             atomic_store(&over, true); /* the hogs end, and the worker can */
-        sleep_until(lab_now_ns() + 1000000);
+        lab_sleep_until(lab_now_ns() + 1000000);
     }
     atomic_store(&over, true);
     elapsed_ns = lab_now_ns() - start_ns;

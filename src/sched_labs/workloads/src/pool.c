@@ -113,13 +113,6 @@ static void walk(void **line)
 
 /* ---- the workers -------------------------------------------------------------------------------------------- */
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 /* How long this thread has waited for a CPU so far; -1 where the kernel does not tell. */
 static long waited_ns(int file)
 {
@@ -200,7 +193,7 @@ static void intrude(void)
     struct lab_tally before = lab_tally_now();
     int64_t every = plan.every_us * 1000, stall = plan.stall_us * 1000;
     for (int64_t at = shared->start_ns + every / 4; stall && at + stall < shared->end_ns; at += every) {
-        sleep_until(at);
+        lab_sleep_until(at);
         int64_t until = lab_now_ns() + stall;
         while (lab_now_ns() < until)
             ;
@@ -214,7 +207,7 @@ static void dispatch(void)
 {
     for (long i = 0; i < total; i++) {
         requests[i].due = shared->start_ns + i / plan.burst * plan.burst * plan.period_us * 1000;
-        sleep_until(requests[i].due);
+        lab_sleep_until(requests[i].due);
         requests[i].sent = lab_now_ns();
         sem_post(queue_of(i));
     }

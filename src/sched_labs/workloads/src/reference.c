@@ -8,6 +8,7 @@
  * afford this in a loop?"; it is not the time until one single result is there, which overlaps with what follows.
  */
 #include "lab.h"
+#include "stackswitch.h"
 
 #include <getopt.h>
 
@@ -20,102 +21,21 @@ static char *warm_from, *warm_to;
 
 /* ---- user-level stack switch ----------------------------------------------------------------------------- */
 
-/* swap_stacks(&mine, other): keep what a function call must preserve on this stack, note where the stack is,
- * go over to the other stack, and take from there what was kept.  All that a coroutine needs: no kernel.
- * (The floating-point control words are left alone, and nothing here changes them.) */
-void swap_stacks(void **mine, void *other);
-
-#if defined(__x86_64__)
-__asm__(".text\n"
-        ".globl swap_stacks\n"
-        ".type swap_stacks, @function\n"
-        "swap_stacks:\n"
-        "    pushq %rbp\n"
-        "    pushq %rbx\n"
-        "    pushq %r12\n"
-        "    pushq %r13\n"
-        "    pushq %r14\n"
-        "    pushq %r15\n"
-        "    movq %rsp, (%rdi)\n" /* *mine = where my stack is now */
-        "    movq %rsi, %rsp\n"   /* from here on we are somebody else */
-        "    popq %r15\n"
-        "    popq %r14\n"
-        "    popq %r13\n"
-        "    popq %r12\n"
-        "    popq %rbx\n"
-        "    popq %rbp\n"
-        "    popq %rcx\n"         /* the return address; a ret would be predicted to the old caller */
-        "    jmp *%rcx\n"
-        ".size swap_stacks, . - swap_stacks\n");
-#define KEPT_WORDS 7   /* six registers and the return address, which is the last */
-#define RETURN_WORD 6
-#elif defined(__aarch64__)
-__asm__(".text\n"
-        ".globl swap_stacks\n"
-        ".type swap_stacks, %function\n"
-        "swap_stacks:\n"
-        "    sub sp, sp, #160\n"
-        "    stp x19, x20, [sp, #0]\n"
-        "    stp x21, x22, [sp, #16]\n"
-        "    stp x23, x24, [sp, #32]\n"
-        "    stp x25, x26, [sp, #48]\n"
-        "    stp x27, x28, [sp, #64]\n"
-        "    stp x29, x30, [sp, #80]\n" /* frame pointer and return address */
-        "    stp d8,  d9,  [sp, #96]\n"
-        "    stp d10, d11, [sp, #112]\n"
-        "    stp d12, d13, [sp, #128]\n"
-        "    stp d14, d15, [sp, #144]\n"
-        "    mov x9, sp\n"
-        "    str x9, [x0]\n"            /* *mine = where my stack is now */
-        "    mov sp, x1\n"              /* from here on we are somebody else */
-        "    ldp x19, x20, [sp, #0]\n"
-        "    ldp x21, x22, [sp, #16]\n"
-        "    ldp x23, x24, [sp, #32]\n"
-        "    ldp x25, x26, [sp, #48]\n"
-        "    ldp x27, x28, [sp, #64]\n"
-        "    ldp x29, x30, [sp, #80]\n"
-        "    ldp d8,  d9,  [sp, #96]\n"
-        "    ldp d10, d11, [sp, #112]\n"
-        "    ldp d12, d13, [sp, #128]\n"
-        "    ldp d14, d15, [sp, #144]\n"
-        "    add sp, sp, #160\n"
-        "    ret\n"                     /* to x30 */
-        ".size swap_stacks, . - swap_stacks\n");
-#define KEPT_WORDS 20
-#define RETURN_WORD 11
-#endif
-
-#ifdef KEPT_WORDS
+static char other_side_stack[64 * 1024];
 static void *main_stack, *other_stack;
 
 /* What runs on the other stack: it hands straight back, for ever. */
 static void other_side(void)
 {
     for (;;)
-        swap_stacks(&other_stack, main_stack);
+        stack_switch(&other_stack, main_stack);
 }
 
-/* Makes a stack that looks as if its owner had just called swap_stacks() from the start of other_side(). */
-static void make_other_stack(void)
-{
-    size_t bytes = 64 * 1024;
-    uintptr_t end = (uintptr_t)lab_shared(bytes) + bytes;
-    void **top = (void **)end - 1;  /* other_side() must see the stack as after a call: 8 below a multiple of 16 */
-#if defined(__aarch64__)
-    top = (void **)end;             /* here a stack is always a multiple of 16 */
-#endif
-    top -= KEPT_WORDS;
-    memset(top, 0, KEPT_WORDS * sizeof *top);
-    top[RETURN_WORD] = (void *)other_side;
-    other_stack = top;
-}
-
-static void stack_switch(long n)
+static void switch_stacks(long n)
 {
     for (long i = 0; i < n; i += 2) /* there and back: two switches */
-        swap_stacks(&main_stack, other_stack);
+        stack_switch(&main_stack, other_stack);
 }
-#endif
 
 /* ---- the other rungs ------------------------------------------------------------------------------------- */
 
@@ -214,9 +134,7 @@ static const struct rung {
     {"call", call},
     {"atomic", atomic_add},
     {"clock", clock_read},
-#ifdef KEPT_WORDS
-    {"stack_switch", stack_switch},
-#endif
+    {"stack_switch", switch_stacks},
     {"system_call", system_call},
     {"memcpy_warm", memcpy_warm},
     {"memcpy_cold", memcpy_cold},
@@ -285,9 +203,7 @@ int main(int argc, char **argv)
     warm_from = lab_shared(COPY);
     warm_to = lab_shared(COPY);
     memset(warm_from, 1, COPY);
-#ifdef KEPT_WORDS
-    make_other_stack();
-#endif
+    other_stack = stack_prepare(other_side_stack + sizeof other_side_stack, other_side);
     lab_barrier((pid_t[]){lab_tid()}, 1);
 
     long size[1 + RUNGS];

@@ -19,6 +19,7 @@
  * Each of --blocks blocks starts with a line on standard input and lasts --duration-ms.
  */
 #include "lab.h"
+#include "work.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -43,36 +44,6 @@ static atomic_bool over;
 static int64_t start_ns, end_ns, stall_ns, run_delay_ns;
 static long work_steps;
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
-/* Each step needs the result of the one before, and the empty asm keeps the compiler from skipping any. */
-static void work(long steps)
-{
-    uint32_t x = 1;
-    for (long i = 0; i < steps; i++) {
-        x = x * 1664525 + 1013904223;
-        __asm__ volatile("" : "+r"(x));
-    }
-}
-
-static int64_t quickest(long steps)
-{
-    int64_t best = INT64_MAX;
-    for (int i = 0; i < 30; i++) {
-        int64_t before = lab_now_ns();
-        work(steps);
-        int64_t took = lab_now_ns() - before;
-        if (took < best)
-            best = took;
-    }
-    return best;
-}
-
 static void take(sem_t *semaphore)
 {
     while (sem_wait(semaphore) && errno == EINTR)
@@ -96,7 +67,7 @@ static void send_requests(void)
     prctl(PR_SET_TIMERSLACK, 1UL);
     int64_t due = start_ns;
     for (sent = 0; sent < most && due < end_ns;) {
-        sleep_until(due);
+        lab_sleep_until(due);
         /* The open client counts from when the request was due: it is the user who waits, not the client. */
         requests[sent].sent_ns = plan.open ? due : lab_now_ns();
         int64_t next = requests[sent].sent_ns + plan.period_us * 1000;
@@ -135,7 +106,7 @@ static void serve(void)
             return;
         if (!stalled && lab_now_ns() >= stall_from) {
             int64_t before = lab_now_ns();
-            sleep_until(before + plan.stall_ms * 1000000);
+            lab_sleep_until(before + plan.stall_ms * 1000000);
             stall_ns = lab_now_ns() - before;
             stalled = true;
         }

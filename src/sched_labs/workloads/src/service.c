@@ -24,6 +24,7 @@
  * At the end of --duration-ms no thread begins another request; what has begun is finished.
  */
 #include "lab.h"
+#include "work.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -53,23 +54,6 @@ static pthread_barrier_t gate;
 static long arrived;          /* open loop: how many requests are due until the end */
 static atomic_long next_one;  /* the next request that nobody has taken */
 static int64_t start_ns, end_ns;
-
-/* Each turn needs the result of the one before; the empty asm keeps the compiler from computing it in advance. */
-static void work(long loops)
-{
-    uint32_t x = 1;
-    for (long i = 0; i < loops; i++) {
-        x = x * 1664525 + 1013904223;
-        __asm__ volatile("" : "+r"(x));
-    }
-}
-
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
 
 /* A random number with mean 1 and the density exp(-x), by comparisons alone (von Neumann, 1951): descending runs of
  * uniform numbers that start at u have an odd length with probability exp(-u). */
@@ -121,7 +105,7 @@ static void open_loop(int thread)
         if (number >= arrived)
             return;
         if (start_ns + requests[number].arrival_ns > lab_now_ns())
-            sleep_until(start_ns + requests[number].arrival_ns);
+            lab_sleep_until(start_ns + requests[number].arrival_ns);
         serve(&requests[number], thread);
     }
 }
@@ -133,7 +117,7 @@ static void closed_loop(int thread)
         int64_t due_ns = lab_now_ns() + (int64_t)(1e3 * (double)plan.think_us * exponential(state));
         if (due_ns >= end_ns)
             return;
-        sleep_until(due_ns);
+        lab_sleep_until(due_ns);
         long number = atomic_fetch_add(&next_one, 1);
         if (number >= MOST_REQUESTS)
             lab_fail("more than %d requests", MOST_REQUESTS);
@@ -149,7 +133,7 @@ static void *be_worker(void *argument)
     prctl(PR_SET_TIMERSLACK, 1);
     me->tid = lab_tid();
     pthread_barrier_wait(&gate);
-    sleep_until(start_ns);
+    lab_sleep_until(start_ns);
     struct lab_tally before = lab_tally_now();
     if (plan.arrivals == CLOSED)
         closed_loop(thread);

@@ -37,13 +37,6 @@ static struct hog {
     struct lab_tally tally;
 } hogs[MOST_HOGS];
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 static void compute_until_over(void)
 {
     while (!atomic_load_explicit(&over, memory_order_relaxed))
@@ -67,7 +60,7 @@ static void *be_hog(void *argument)
     struct hog *me = argument;
     me->tid = lab_tid();
     pthread_barrier_wait(&gate);
-    sleep_until(start_ns);
+    lab_sleep_until(start_ns);
     struct lab_tally before = lab_tally_now();
     (plan.map ? map_until_over : compute_until_over)();
     me->tally = lab_tally_since(before);
@@ -78,11 +71,11 @@ static void be_sleeper(void)
 {
     /* By default the kernel may deliver a wake-up 50 µs late to save power; that is not what we look for. */
     prctl(PR_SET_TIMERSLACK, 1UL);
-    sleep_until(start_ns);
+    lab_sleep_until(start_ns);
     struct lab_tally before = lab_tally_now();
     for (long i = 0; i < plan.wakes; i++) {
         int64_t due = start_ns + SETTLE_NS + i * plan.period_us * 1000;
-        sleep_until(due);
+        lab_sleep_until(due);
         int64_t now = lab_now_ns();
         late_ns[i] = now - due;
         for (int64_t rest = now + plan.work_us * 1000; now < rest;)

@@ -30,13 +30,6 @@ static int64_t start_ns, *served, *late; /* per event, in whatever order */
 static _Atomic long events;
 static _Atomic int64_t voluntary, involuntary, cpu_ns;
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 static void serve(int64_t due)
 {
     int64_t now = lab_now_ns();
@@ -53,7 +46,7 @@ static void tick(int number)
     int64_t phase = by < 2 ? number * plan.period_us * 1000 / plan.threads : 0;
     for (long i = 0; i < plan.periods && (by < 3 || number == 0); i++) {
         int64_t due = start_ns + i * plan.period_us * 1000 + phase;
-        sleep_until(due);
+        lab_sleep_until(due);
         for (long all = by == 3 ? plan.threads : 1; all > 0; all--)
             serve(due);
     }

@@ -43,13 +43,6 @@ static pthread_barrier_t gate;
 static atomic_bool over;
 static int64_t start_ns, end_ns;
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 static void spin_until(int64_t ns)
 {
     while (lab_now_ns() < ns)
@@ -107,7 +100,7 @@ static void *be_waker(void *unused)
     waker_tid = lab_tid();
     for (long block = 0; block < plan.blocks; block++) {
         pthread_barrier_wait(&gate);
-        sleep_until(start_ns);
+        lab_sleep_until(start_ns);
         long next = 0;
         while (lab_now_ns() < end_ns) {
             spin_until(lab_now_ns() + plan.gap_us * 1000);
@@ -136,7 +129,7 @@ static void *be_hog(void *argument)
     *(_Atomic pid_t *)argument = lab_tid();
     for (long block = 0; block < plan.blocks; block++) {
         pthread_barrier_wait(&gate);
-        sleep_until(start_ns);
+        lab_sleep_until(start_ns);
         while (!atomic_load_explicit(&over, memory_order_relaxed))
             ;
         pthread_barrier_wait(&gate);

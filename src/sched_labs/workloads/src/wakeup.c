@@ -45,13 +45,6 @@ static int bin_of(int64_t ns)
     return (shift << BIN_BITS) + (int)(ns >> shift);
 }
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 /* What the kernel has counted for this thread; zeros where it does not count. */
 static struct schedstat schedstat_now(void)
 {
@@ -70,12 +63,12 @@ static void measure(struct block *me)
     if (prctl(PR_SET_TIMERSLACK, (unsigned long)me->slack_ns))
         lab_fail("cannot set the timer slack");
     int64_t start_ns = lab_now_ns() + 5000000;
-    sleep_until(start_ns);
+    lab_sleep_until(start_ns);
     struct schedstat first = schedstat_now();
     struct lab_tally before = lab_tally_now();
     for (long i = 1; i <= plan.wakes; i++) {
         int64_t due = start_ns + i * plan.period_us * 1000;
-        sleep_until(due);
+        lab_sleep_until(due);
         int64_t now = lab_now_ns(), late = now > due ? now - due : 0;
         me->late[bin_of(late)]++;
         me->sum_ns += late;

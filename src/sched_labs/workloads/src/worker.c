@@ -23,6 +23,7 @@
  *     end block=0 elapsed_ns=...
  */
 #include "lab.h"
+#include "work.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -51,13 +52,6 @@ static pthread_barrier_t gate;
 static int64_t start_ns, end_ns, burst_ns;
 static long burst_steps;
 
-static void sleep_until(int64_t ns)
-{
-    struct timespec until = {ns / 1000000000, ns % 1000000000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 /* What the kernel has counted for this thread; zeros where it does not count. */
 static struct schedstat schedstat_now(void)
 {
@@ -76,29 +70,6 @@ static long involuntary_now(void)
     struct rusage usage;
     getrusage(RUSAGE_THREAD, &usage);
     return usage.ru_nivcsw;
-}
-
-/* Each step needs the result of the one before, and the empty asm keeps the compiler from skipping any. */
-static void work(long steps)
-{
-    uint32_t x = 1;
-    for (long i = 0; i < steps; i++) {
-        x = x * 1664525 + 1013904223;
-        __asm__ volatile("" : "+r"(x));
-    }
-}
-
-static int64_t quickest(long steps)
-{
-    int64_t best = INT64_MAX;
-    for (int i = 0; i < 30; i++) {
-        int64_t before = lab_now_ns();
-        work(steps);
-        int64_t took = lab_now_ns() - before;
-        if (took < best)
-            best = took;
-    }
-    return best;
 }
 
 static void count(long *bins, int64_t ns)
@@ -124,7 +95,7 @@ static void one_round(struct worker *me, long *switches)
     }
     if (plan.sleeps) {
         int64_t due = worked + plan.pause_us * 1000;
-        sleep_until(due);
+        lab_sleep_until(due);
         count(me->wakeup, lab_now_ns() - due);
     } else {
         sched_yield();
@@ -159,7 +130,7 @@ static void *be_worker(void *argument)
     me->tid = lab_tid();
     for (long block = 0; block < plan.blocks; block++) {
         pthread_barrier_wait(&gate);
-        sleep_until(start_ns);
+        lab_sleep_until(start_ns);
         play(me);
         pthread_barrier_wait(&gate);
     }
