@@ -48,6 +48,7 @@ def inline(drawing: Drawing, title: str, description: str) -> str:
     _rename(root, prefix)
     for element in root.iter():
         _restyle(element)
+    _shorten(root)
     root.attrib.clear()
     root.attrib.update(
         {
@@ -138,6 +139,46 @@ def _restyle(element: ElementTree.Element) -> None:
             if rule.strip() and not rule.strip().startswith("font-family")
         ]
         element.attrib["style"] = ";".join(_HEX.sub(_variable, re.sub(r":\s+", ":", rule)) for rule in kept)
+
+
+def _shorten(root: ElementTree.Element) -> None:
+    """Say once what neighbours have in common: hundreds of bars and points differ in their place only."""
+    for parent in root.iter():
+        shorter: list[ElementTree.Element] = []
+        for child in list(parent):
+            while (
+                child.tag == "g" and not child.attrib and len(child) == 1 and child[0].tag in ("path", "use")
+            ):
+                child = child[0]  # a group of one, without a word about it
+            before = shorter[-1] if shorter else None
+            if before is None or not _alike(before, child):
+                shorter.append(child)
+            elif child.tag == "path":
+                before.attrib["d"] += " " + child.attrib["d"]
+            elif before.tag == "g":
+                before.append(_plain(child))
+            else:
+                group = ElementTree.Element("g", {"style": child.attrib["style"]})
+                group.extend([_plain(before), _plain(child)])
+                shorter[-1] = group
+        parent[:] = shorter
+
+
+def _alike(before: ElementTree.Element, child: ElementTree.Element) -> bool:
+    """Whether the second looks as the first does, and both together look the same as one after the other."""
+    style = child.attrib.get("style", "")
+    if not style or before.attrib.get("style") != style:
+        return False
+    if child.tag == "use":
+        return before.tag == "use" or (before.tag == "g" and set(before.attrib) == {"style"})
+    others = [{k: v for k, v in one.attrib.items() if k != "d"} for one in (before, child)]
+    # What shines through would not add up within one path.
+    return child.tag == before.tag == "path" and others[0] == others[1] and "opacity" not in style
+
+
+def _plain(element: ElementTree.Element) -> ElementTree.Element:
+    del element.attrib["style"]
+    return element
 
 
 def _variable(match: re.Match[str]) -> str:

@@ -62,7 +62,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         low = min([table["gap_ns"].min(), *(ns for _, ns in marks)]) / 1.4
         high = max([table["gap_ns"].max(), *(ns for _, ns in marks)]) * 1.4
         axes.log_time(ax, "y", low, high)
-        shown = table if len(table) <= 4000 else table.sample(4000, random_state=0)
+        shown = table if len(table) <= 1500 else table.sample(1500, random_state=0)
         handles: list[Any] = [
             ax.scatter(
                 shown["phase_percent"], shown["gap_ns"], s=16, linewidth=0, alpha=0.6,
