@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -118,6 +119,8 @@ def test_a_thread_that_has_ended() -> None:
     tid = thread.native_id
     assert tid
     thread.join()
+    while os.path.exists(f"/proc/self/task/{tid}"):  # Python is done with it a moment before the kernel is
+        time.sleep(0.001)
     with pytest.raises(policies.PolicyError, match="ended") as refusal:
         policies.apply(tid, policies.IDLE)
     assert refusal.value.code == errno.ESRCH

@@ -173,9 +173,10 @@ def period(at_ns: NDArray[np.float64], watched_ns: float) -> tuple[float, float,
     """The shortest period whose comb the points in time fill: (period in ns, phase in turns, strength).
 
     watched_ns is the time in which points could be seen.  Strength is the part of the comb's teeth that have
-    a point.  NaN where no comb is filled, with the strength of the best.
+    a point.  NaN where no comb is filled, with the strength of the best, and where nearly all of the time
+    belonged to others: less than one period of the slowest comb is no time to see one.
     """
-    if at_ns.size < 8:
+    if at_ns.size < 8 or watched_ns * LOWEST_HZ < 1e9:
         return math.nan, 0.0, 0.0
     start, at_s = float(at_ns[0]), (at_ns - at_ns[0]) / 1e9
     watched_s = watched_ns / 1e9
