@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,7 +120,7 @@ def test_a_thread_that_has_ended() -> None:
     tid = thread.native_id
     assert tid
     thread.join()
-    while os.path.exists(f"/proc/self/task/{tid}"):  # Python is done with it a moment before the kernel is
+    while Path(f"/proc/self/task/{tid}").exists():  # Python is done with it a moment before the kernel is
         time.sleep(0.001)
     with pytest.raises(policies.PolicyError, match="ended") as refusal:
         policies.apply(tid, policies.IDLE)
