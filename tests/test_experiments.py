@@ -102,10 +102,12 @@ def test_the_matrix_is_complete(matrix: Result) -> None:
     data = matrix.data
     cells = data.groupby(["mechanism", "between", "placement"]).size()
     assert len(cells) == 5 * 2 * 3
-    assert (cells == 2 * matrix.parameters["trials"]).all()  # alone and exchange, each trial
+    # Alone and exchange, in each turn of each trial.
+    assert (cells == 2 * context_switch.TURNS * matrix.parameters["trials"]).all()
+    assert not data.duplicated(["mechanism", "between", "placement", "trial", "turn", "condition"]).any()
     assert list(data.columns) == [
-        *("mechanism", "between", "placement", "trial", "condition", "round_trips", "elapsed_ns", "cpu_ns"),
-        *("voluntary_switches", "involuntary_switches", "migrations"),
+        *("mechanism", "between", "placement", "trial", "turn", "condition", "round_trips"),
+        *("elapsed_ns", "cpu_ns", "voluntary_switches", "involuntary_switches", "migrations"),
     ]
     assert (data[["round_trips", "elapsed_ns", "cpu_ns"]] > 0).all().all()
     assert (data[["voluntary_switches", "involuntary_switches", "migrations"]] >= 0).all().all()
@@ -263,9 +265,20 @@ def test_bad_parameters_are_named_before_anything_runs(
         pytest.fail("a workload was started")
 
     monkeypatch.setattr(workloads, "start", started)
-    with pytest.raises(ParameterError, match=said):
-        experiments.find(experiment)(progress=False, **parameters)
+    with lock.machine("somebody else"), pytest.raises(ParameterError, match=said):
+        experiments.find(experiment)(progress=False, **parameters)  # at once: nobody waits to hear of a slip
     assert lock.holder() == "" and not (own_folders / "data").exists()
+
+
+def test_no_experiment_measures_without_the_machine() -> None:
+    def hasty(run: base.Run) -> None:
+        run.add(pd.DataFrame({"wait_ns": [1]}))
+
+    experiment = base.experiment("none.at_all", summarise=lambda _: pd.DataFrame(), instrument=_by_hand)(
+        hasty
+    )
+    with pytest.raises(AssertionError, match=r"run\.begin"):
+        experiment(progress=False, save=False)
 
 
 def test_a_memory_limit_of_the_cgroup_counts_as_available() -> None:
@@ -381,6 +394,7 @@ def test_a_run_without_an_observation_is_an_error_and_is_not_kept(own_folders: P
     """A table of no rows would be kept as the newest run, and nobody could draw or judge it."""
 
     def nothing(run: base.Run) -> None:
+        run.begin()
         run.add(pd.DataFrame({"wait_ns": []}))
 
     empty = base.experiment("none.at_all", summarise=lambda _: pd.DataFrame(), instrument=_by_hand)(nothing)

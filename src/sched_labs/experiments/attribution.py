@@ -117,6 +117,7 @@ def waits(
     cpu = placement.quiet_cpu() if cpu is None else cpu
     _check(burners, rivals, cpu, duration_s)
     trials = run.choose(tiny=1, quick=3, full=9)
+    run.begin()
     wanted = _probe(run)
     run.parameters |= {
         "burners": burners,

@@ -4,6 +4,8 @@ An experiment is a function of a Run and its parameters, decorated with `experim
 
     @experiment("warmup.sweep", summarise=summarise, instrument=instrument)
     def sweep(run: Run, *, working_sets_bytes=None) -> None:
+        ...                                     # look whether a run can use the parameters
+        run.begin()                             # wait for the machine
         for size in run.each(sizes, label=...):
             run.add(rows)
 
@@ -12,6 +14,7 @@ The decorated function takes the parameters without the Run, and returns a Resul
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
@@ -96,6 +99,15 @@ class Draft:
             self.shown.update(HTML(""))
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """When a run began to measure, and what to compare its surroundings to at its end."""
+
+    recorded_at: str = field(default_factory=now)
+    clock_s: float = field(default_factory=time.monotonic)
+    surroundings: Surroundings = field(default_factory=Surroundings)
+
+
 @dataclass
 class Run:
     """One run while it goes on: where an experiment puts its rows and notes."""
@@ -103,6 +115,8 @@ class Run:
     name: str
     profile: str
     progress: bool
+    holds: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    beginning: Beginning | None = None
     rows: list[pd.DataFrame] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -111,6 +125,21 @@ class Run:
     def choose(self, *, tiny: T, quick: T, full: T) -> T:
         """The value for this run's profile."""
         return {"tiny": tiny, "quick": quick, "full": full}[self.profile]
+
+    def begin(self) -> None:
+        """Wait until nobody else measures, and hold the machine until the run ends.
+
+        Stands behind the checks of the parameters, so that nobody waits to hear of a slip, and before
+        anything takes the CPU.  Raises BusyError when the wait is over.
+        """
+        bar = Progress(self.name, 1, show=self.progress)
+        self.holds.enter_context(
+            lock.machine(
+                f"{self.name}, {self.profile} profile",
+                waiting=lambda holder: bar.say(f"waiting, this machine is measuring already: {holder}"),
+            )
+        )
+        self.beginning = Beginning()
 
     def add(self, rows: pd.DataFrame | Sequence[dict[str, Any]]) -> None:
         """Keep observations.  What was added stays in the result even if the run is interrupted."""
@@ -237,19 +266,12 @@ class Experiment:
         return result
 
     def _run_here(self, profile: str, progress: bool, parameters: dict[str, Any]) -> Result:
-        run = Run(self.name, profile, progress)
         survey = machine.survey()
         given = {name: p.default for name, p in self.parameters.items()} | parameters
-        if progress and (on_page() or os.environ.get("SCHED_LABS_DRAFT")):
-            run.draft = Draft(self.name, survey.provenance(), {"profile": profile, **given})
-        bar = Progress(self.name, 1, show=progress)
-
-        def waiting(holder: str) -> None:
-            bar.say(f"waiting, this machine is measuring already: {holder}")
-
-        with lock.machine(f"{self.name}, {profile} profile", waiting=waiting):
-            recorded_at, start = now(), time.monotonic()
-            surroundings = Surroundings()
+        with contextlib.ExitStack() as holds:
+            run = Run(self.name, profile, progress, holds)
+            if progress and (on_page() or os.environ.get("SCHED_LABS_DRAFT")):
+                run.draft = Draft(self.name, survey.provenance(), {"profile": profile, **given})
             try:
                 self.function(run, **parameters)
             except KeyboardInterrupt:
@@ -259,11 +281,13 @@ class Experiment:
             finally:
                 if run.draft:
                     run.draft.end()
-            duration = time.monotonic() - start
-            around = surroundings.since()
+            began = run.beginning
+            assert began, f"{self.name} measured without run.begin()"
+            duration = time.monotonic() - began.clock_s
+            around = began.surroundings.since()
         if not run.measured:
             raise SchedLabError(f"{self.name} recorded nothing.", "Run it again with the full profile.")
-        for text in surroundings.doubts(around):
+        for text in Surroundings.doubts(around):
             run.note("flag", text)
         return Result(
             kind=self.name,
@@ -272,7 +296,7 @@ class Experiment:
             parameters={"profile": profile, **given, **run.parameters},
             notes=run.notes,
             surroundings=around,
-            recorded_at=recorded_at,
+            recorded_at=began.recorded_at,
             duration_s=duration,
         )
 

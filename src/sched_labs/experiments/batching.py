@@ -82,6 +82,7 @@ def sweep(
             "The work must fit into the period, and the events must fill a fifth of the largest batch.",
         )
     home = placement.quiet_cpu()
+    run.begin()
     run.parameters |= {"events": events, "trials": trials, "cpu": home}
     length_s = events * period_us / 1e6 * len(batches)
     arguments = ["--batches", ",".join(map(str, batches)), "--events", str(events), "--trials", str(trials),

@@ -118,6 +118,7 @@ def spacing(
             f"Give a multiple of all of them, such as {int(np.lcm.reduce(list(bursts)))}.",
         )
     home = placement.quiet_cpu()
+    run.begin()
     run.parameters |= {
         "bursts": list(bursts),
         "rounds": list(rounds),

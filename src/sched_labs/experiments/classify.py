@@ -101,6 +101,7 @@ def processes(run: Run, *, sets: int = 1, interval_s: float | None = None, seed:
     if not 0.1 <= interval_s <= 30:
         raise ParameterError(f"interval_s must lie between 0.1 and 30 s, not at {interval_s!r}.")
     seed = int(np.random.default_rng().integers(1 << 31)) if seed is None else seed
+    run.begin()
     run.parameters |= {"interval_s": interval_s, "seed": seed, "cpu": placement.quiet_cpu()}
     random = np.random.default_rng(seed)
     for number in run.each(range(sets), label=lambda n: f"set {n + 1}"):

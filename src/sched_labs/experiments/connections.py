@@ -110,6 +110,7 @@ def sweep(
     other = placement.other_cpu(home) if len(machine.survey().cpus_allowed) > 1 else home
     if other == home:
         run.note("missing", "There is one CPU only: the clients disturb the server.")
+    run.begin()
     run.parameters |= {"connections": counts, "trials": trials, "duration_ms": duration_ms, "cpu": home}
     cells = list(product(range(trials), counts, rates_per_s))
     for trial, count, rate in run.each(cells, label=lambda c: f"trial {c[0] + 1}, {c[1]:,} connections"):

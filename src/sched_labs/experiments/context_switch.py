@@ -134,6 +134,7 @@ def matrix(
     cpus = survey.cpus_allowed
     partners = _partners(run, placements, survey, home)
     placements = list(partners)
+    run.begin()
     run.parameters |= {
         "placements": placements,
         "trials": trials,

@@ -122,6 +122,7 @@ def locks(
     trials = run.choose(tiny=2, quick=5, full=11) if trials is None else trials
     budget_ms = run.choose(tiny=40, quick=200, full=15_000) if budget_ms is None else budget_ms
     _check(locks, producers, items, tries, trials, budget_ms)
+    run.begin()
     run.parameters |= {"items": items, "trials": trials, "budget_ms": budget_ms}
 
     for trial in run.each(range(trials), label=lambda n: f"trial {n + 1}, {producers} producers"):

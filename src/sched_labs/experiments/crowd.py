@@ -86,6 +86,7 @@ def switch(
             "Leave them out to use the profile's.",
         )
     home = placement.quiet_cpu()
+    run.begin()
     run.parameters |= {"threads": crowds, "trials": trials, "yields": yields, "cpu": home}
     too_many: set[int] = set()
     for trial, count in run.each(list(product(range(trials), crowds)), label=lambda c: f"{c[1]} threads"):

@@ -94,6 +94,7 @@ def state(run: Run, *, trials: int | None = None, round_trips: int | None = None
     if trials < 1 or round_trips < 1:
         raise ParameterError("trials and round_trips start at 1.", "Leave them out to use the profile's.")
     home = placement.quiet_cpu()
+    run.begin()
     run.parameters |= {"trials": trials, "round_trips": round_trips, "cpu": home, "image_bytes": None}
 
     # In several programs, so that what one of them is lucky or unlucky with (its place in memory) varies.

@@ -73,6 +73,7 @@ def wakeups(
             f"{threads} threads and {events} events every {period_us} µs cannot be measured.",
             "Give 1 to 64 threads and a period from 100 to 100,000 µs.",
         )
+    run.begin()
     run.parameters |= {"events": events, "trials": trials}
     arguments = ["--threads", str(threads), "--events", str(events), "--period-us", str(period_us),
                  "--trials", str(trials)]  # fmt: skip

@@ -81,6 +81,7 @@ def compared(run: Run, *, trials: int | None = None, hops: int | None = None) ->
             f"{trials} trials of {hops} hops cannot be measured.",
             "Give 1 or more, of 1,000 to 1,000,000,000.",
         )
+    run.begin()
     run.parameters |= {"trials": trials, "hops": hops, "cpu": placement.quiet_cpu()}
     ways = {"in C": _c, "through the kernel": _kernel, "Python": _python, "Go": _go}
     for name in run.each(ways, label=str):

@@ -102,6 +102,7 @@ def compared(run: Run, *, cpu: int | None = None, duration_s: float | None = Non
             f"duration_s must lie between 0.05 and {LONGEST_S:.0f} s, not at {duration_s!r}."
         )
     trials = run.choose(tiny=1, quick=3, full=9)
+    run.begin()
     run.parameters |= {"cpu": cpu, "duration_s": duration_s, "trials": trials, "period_us": PERIOD_US}
     able = runqlat.available()
     if not able.ok:

@@ -117,6 +117,7 @@ def neighbours(
     duration_s = run.choose(tiny=0.1, quick=0.25, full=2.0) if duration_s is None else duration_s
     cpu = placement.quiet_cpu() if cpu is None else cpu
     _check(neighbours, cpu, trials, duration_s)
+    run.begin()
     run.parameters |= {"cpu": cpu, "trials": trials, "duration_s": duration_s, "trials_counted": []}
     nices = [0]
     tried = policies.tries([policies.nice(BETTER_NICE)]).iloc[0]

@@ -138,6 +138,7 @@ def script(
             "Leave them out to use the profile's.",
         )
     home = placement.quiet_cpu()
+    run.begin()
     run.parameters |= {
         "buffers_bytes": sizes,
         "steps": steps,

@@ -140,6 +140,7 @@ def causes(
     cpus = _cpus(run, survey)
     conditions = [name for name in CONDITIONS if name in ("alone", "switches") or _where(name) in cpus]
     asked = counted.ask_for(run, perf.offered(EVENTS) if events is None else events)
+    run.begin()
     run.parameters |= {"set_bytes": size, "stream_bytes": stream, "block_ms": block_ms, "trials": trials,
                        "conditions": conditions, "cpus": cpus}  # fmt: skip
     words: list[Any] = ["--set", size, "--partner", size, "--line", max(16, survey.line_bytes)]

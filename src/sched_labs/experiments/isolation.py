@@ -97,6 +97,7 @@ def cpuset(
         raise ParameterError("trials start at 1, and duration_s lies between 0.05 and 60 s.")
     cpu = placement.quiet_cpu()
     others = [number for number in cpus if number != cpu]
+    run.begin()
     run.parameters |= {"cpu": cpu, "others": others, "trials": trials, "intruders": intruders}
     possible = [name for name in CONDITIONS if name in conditions]
     if not others:

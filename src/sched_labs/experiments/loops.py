@@ -112,6 +112,7 @@ def counted(
     survey = machine.survey()
     masks = _masks(run, survey, affinities)
     last = max(cpu.number for cpu in survey.cpus)
+    run.begin()
     run.parameters |= {"trials": trials, "last_cpu": last}
 
     cells = list(product(masks, loops))

@@ -177,6 +177,7 @@ def cost(
     )
     memory.check("working_sets_bytes", sizes, line)
     memory.check_room(max(sizes), 0, survey)
+    run.begin()
     run.parameters |= {
         "working_sets_bytes": sizes,
         "distances": list(chosen),

@@ -111,6 +111,7 @@ def groups(
     cycles = run.choose(tiny=4, quick=8, full=40) if cycles is None else cycles
     if trials < 1 or cycles < 2:
         raise ParameterError("trials start at 1 and cycles at 2.", "Leave them out to use the profile's.")
+    run.begin()
     able = _able(run)
     chosen = [name for name in CONDITIONS if name in conditions] if able else ["alone"]
     run.parameters |= {

@@ -120,6 +120,7 @@ def chase(
     cpu_of = {own: home} if own < 0 or len(cpu_of) > MOST_NODES else cpu_of | {own: home}
     if len(with_memory) < 2:
         run.note("missing", "This machine has one memory node: there is no remote memory to measure.")
+    run.begin()
     run.parameters |= {
         "working_sets_bytes": sizes,
         "trials": trials,

@@ -126,6 +126,7 @@ def cost(
         )
     round_trips = run.choose(tiny=1000, quick=10_000, full=20_000)  # perf keeps 300 bytes of each switch
     blocks, trials = run.choose(tiny=1, quick=3, full=9), run.choose(tiny=2, quick=3, full=5)
+    run.begin()
     run.parameters |= {"cpu": cpu, "round_trips": round_trips, "blocks": blocks, "data_bytes": []}
     lacking: set[str] = set()
     order = ["none", *wanted]
@@ -255,6 +256,7 @@ def rates(
     _check_rates(observers, bursts_us, cpu, trials, duration_s)
     bursts = sorted(set(bursts_us))
     order = ["none", *dict.fromkeys(observers)]
+    run.begin()
     run.parameters |= {"cpu": cpu, "trials": trials, "duration_s": duration_s, "bursts_us": bursts}
     steps = [(trial, name) for trial in range(trials) for name in (order if trial % 2 == 0 else order[::-1])]
     deadline_s = 60 + len(steps) * (30 + 2 * duration_s * len(bursts))

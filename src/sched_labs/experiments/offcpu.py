@@ -75,6 +75,7 @@ def stacks(run: Run, *, cpu: int | None = None, duration_s: float | None = None)
         raise ParameterError(
             f"CPU {cpu} may not be used by this process.", f"It may use: {', '.join(map(str, allowed))}."
         )
+    run.begin()
     run.parameters |= {"cpu": cpu, "duration_s": duration_s}
     with contextlib.ExitStack() as stack:
         arguments = ["--duration-ms", str(math.ceil(1000 * duration_s))]

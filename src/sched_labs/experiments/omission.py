@@ -116,6 +116,7 @@ def compared(
             f"Give less than {400 * duration_s:.0f} ms.",
         )
     cpu = placement.quiet_cpu()
+    run.begin()
     run.parameters |= {"trials": trials, "duration_s": duration_s, "blocks": []}
     words = ["--period-us", period_us, "--work-us", work_us, "--stall-ms", stall_ms, "--blocks", trials]
     words += ["--duration-ms", round(1000 * duration_s)]

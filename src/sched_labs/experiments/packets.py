@@ -127,6 +127,7 @@ def udp(
     cpus = {"sender": home} if alone else {"sender": home, "receiver": placement.other_cpu(home)}
     if alone:
         run.note("missing", "There is one CPU only: sender and receiver share it.")
+    run.begin()
     run.parameters |= {"sizes_bytes": sizes, "block_ms": block_ms, "trials": trials, "cpus": cpus}
     words = ["--bytes", ",".join(map(str, sizes)), "--batch", batch, "--period-us", period_us]
     words += ["--block-ms", block_ms, "--trials", trials]

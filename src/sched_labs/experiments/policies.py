@@ -128,6 +128,7 @@ def sweep(
         wakes=(wakes, 1, 100_000),
     )  # fmt: skip
     cpu = placement.quiet_cpu()
+    run.begin()
     run.parameters |= {"trials": trials, "wakes": wakes, "cpu": cpu, "blocks": []}
     usable = list(_usable(run, _worker_policies(period_us)))
 
@@ -295,6 +296,7 @@ def hog(run: Run, *, trials: int | None = None, real_time_s: float | None = None
     fair_s = min(real_time_s, run.choose(tiny=0.1, quick=0.3, full=1.0))
     cpus = machine.survey().cpus_allowed
     cpu = placement.quiet_cpu()
+    run.begin()
     usable = {policy.label for policy in _usable(run, [policies.OTHER, policies.nice(5), policies.IDLE])}
     if len(cpus) < 2:
         run.note(
@@ -416,6 +418,7 @@ def admission(run: Run, *, step_percent: int | None = None) -> None:
             f"{step} % steps need more than {MOST_RESERVATIONS} threads on {count} CPUs.",
             f"Give at least {least}.",
         )
+    run.begin()
     run.parameters |= {"step_percent": step, "cpus": count} | _protection()
     threads = min(MOST_RESERVATIONS, math.ceil(100 * count / step) + 1)
     with workloads.start("burn", ["--workers", str(threads), "--most-gaps", "1"]) as sleepers:

@@ -195,6 +195,7 @@ def pinned(
         "short": max(1000, round(short_us * SHORT_EVERY_US / SHORT_US)),
         "long": max(1000, round(long_us * LONG_EVERY_US / LONG_US)),
     }
+    run.begin()
     run.parameters |= {
         "workers": workers,
         "cpus": cpus,

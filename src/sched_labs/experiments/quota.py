@@ -144,6 +144,7 @@ def hog(
     if trials < 1 or cycles < 2:
         raise ParameterError("trials start at 1 and cycles at 2.", "Leave them out to use the profile's.")
     cpu = placement.quiet_cpu()
+    run.begin()
     limited = _take_stock(run)
     run.parameters |= {"cpu": cpu, "trials": trials, "cycles": cycles, "periods_us": list(periods_us)}
     shares = [100, *(sorted(set(shares_percent), reverse=True) if limited else [])]
@@ -353,6 +354,7 @@ def threads(
     cycles = run.choose(tiny=3, quick=4, full=20) if cycles is None else cycles
     if trials < 1 or cycles < 2:
         raise ParameterError("trials start at 1 and cycles at 2.", "Leave them out to use the profile's.")
+    run.begin()
     limited = _take_stock(run)
     run.parameters |= {
         "cpus": list(cpus), "trials": trials, "cycles": cycles, "quota_us": quota_us, "period_us": period_us,

@@ -199,6 +199,7 @@ def curve(
     if trials < 1 or resumes < 1:
         raise ParameterError("trials and resumes start at 1.", "Leave them out to use the profile's.")
     home = placement.quiet_cpu()
+    run.begin()
     run.parameters |= {
         "working_sets_bytes": sizes,
         "partner_bytes": partner,

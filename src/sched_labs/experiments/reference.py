@@ -106,6 +106,7 @@ def costs(
     survey = machine.survey()
     home = placement.quiet_cpu()
     pool = _pool_bytes(run, survey) if "memcpy_cold" in rungs else 4 * MIB
+    run.begin()
     run.parameters |= {"trials": trials, "batch_us": batch_us, "cpu": home, "pool_bytes": pool}
     _say_mitigations(run, survey)
     if len(survey.cpus_allowed) < 2 and "hand_over" in rungs:

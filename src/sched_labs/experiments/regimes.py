@@ -164,6 +164,7 @@ def sweep(
         run.note("info", f"{MOST_CPUS} of {len(allowed)} CPUs were used.")
     cpus = sorted(set(allowed[:MOST_CPUS] if cpus is None else cpus))
     _check(modes, placements, cpus, allowed, burst_us, pause_us, trials, duration_s)
+    run.begin()
     run.parameters |= {"cpus": cpus, "trials": trials, "duration_s": duration_s, "blocks": []}
 
     words = ["--burst-us", burst_us, "--pause-us", pause_us, "--blocks", trials]

@@ -97,6 +97,7 @@ def residents(
         raise ParameterError("trials start at 1, and duration_s lies between 0.05 and 60 s.")
     if len(survey.cpus_allowed) < 2:
         run.note("missing", "This process may use one CPU only: it cannot be kept free of all else.")
+    run.begin()
     run.parameters |= {
         "cpu": cpu,
         "trials": trials,

@@ -111,6 +111,7 @@ def sweep(
     _check(processes, sizes, access, rings, trials, machine.survey())
     asked = counted.ask_for(run, events)
     home = placement.quiet_cpu()
+    run.begin()
     run.parameters |= {"processes": processes, "sizes_bytes": sizes, "trials": trials, "cpu": home}
 
     # Without memory there is no order to touch it in.

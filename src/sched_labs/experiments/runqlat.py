@@ -117,6 +117,7 @@ def histogram(
     cpus = [placement.quiet_cpu()] if cpus is None else cpus
     _check(workers, cpus, duration_s)
     cpus = sorted(set(cpus))
+    run.begin()
     run.parameters |= {"workers": workers, "cpus": cpus, "duration_s": duration_s}
     if workers <= len(cpus):
         run.note("info", "There is a CPU for every worker: only other programs can make them wait.")

@@ -197,6 +197,7 @@ def latency(
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.2, quick=0.6, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
+    run.begin()
     limited = may_limit(run)
     limits = [limit for limit in LIMITS if limit in limits and (limited or limit == "none")] or ["none"]
     if "quota + burst" in limits and not cgroups.can_burst():
@@ -255,6 +256,7 @@ def contention(
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.2, quick=0.5, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
+    run.begin()
     limited = may_limit(run)
     server = Server(
         [placement.quiet_cpu()], threads, batch, work_us, calibrate(work_us), quota_us, period_us, "poisson",

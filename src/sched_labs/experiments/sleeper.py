@@ -81,6 +81,7 @@ def among_hogs(
     cpu = placement.quiet_cpu()
     if work_us * (hogs + 1) > period_us:
         run.note("info", "The sleeper asks for more than an equal share of the CPU; it must wait somewhere.")
+    run.begin()
     words = ["--hogs", hogs, "--period-us", period_us, "--work-us", work_us, "--wakes", wakes]
     deadline_s = 30 + 5 * wakes * period_us / 1e6
     label = f"{wakes:,} wake-ups among {hogs} hogs"

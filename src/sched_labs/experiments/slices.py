@@ -131,6 +131,7 @@ def sweep(
     cells += [(CUSTOM_AMONG, wish, "") for wish in sorted(granted)]
     if moved_slice_ns is not None and (knob := _movable(run, moved_slice_ns)):
         cells.append((CUSTOM_AMONG, None, knob))
+    run.begin()
     run.parameters |= {"hogs": sorted(set(hogs)), "trials": trials, "duration_s": duration_s, "cpu": cpu}
     run.parameters["used"] = []
     order = [(trial, *cell) for trial in range(trials) for cell in cells]

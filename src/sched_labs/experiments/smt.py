@@ -131,6 +131,7 @@ def sharing(
     size = 2 * memory.second_level(survey) if working_set_bytes is None else working_set_bytes
     memory.check("working_set_bytes", [size], 4096)
     memory.check_room(size, size, survey)
+    run.begin()
     run.parameters |= {"cpus": cpus, "working_set_bytes": size, "trials": trials, "window_ms": window_ms}
     if "siblings" in placements and "siblings" not in cpus:
         run.note(

@@ -86,6 +86,7 @@ def window(
         raise ParameterError(
             f"CPU {cpu} may not be used by this process.", f"It may use: {', '.join(map(str, allowed))}."
         )
+    run.begin()
     run.parameters |= {"hogs": hogs, "cpu": cpu, "duration_s": duration_s}
     deadline_s = duration_s + 60
     with contextlib.ExitStack() as stack:

@@ -177,6 +177,7 @@ def memory(
         )
         threads = most
     thp = files.read("/sys/kernel/mm/transparent_hugepage/enabled") or ""
+    run.begin()
     run.parameters |= {
         "threads": threads,
         "stacks_bytes": list(stacks_bytes),
@@ -292,6 +293,7 @@ def touch(run: Run, *, size_bytes: int | None = None, trials: int | None = None)
     size = min(wanted, bound)
     if size < wanted:
         run.note("missing", f"{wanted:,} bytes are over a quarter of the memory; {size:,} were touched.")
+    run.begin()
     run.parameters |= {"size_bytes": size, "trials": trials}
     for trial in run.each(range(trials), label=lambda n: f"trial {n + 1}, {size // MIB} MiB"):
         arguments = ["--mode", "touch", "--bytes", str(size)]
@@ -369,6 +371,7 @@ def creation(
     if not 1 <= count <= 100_000 or trials < 1:
         raise ParameterError(f"{trials} trials of {count} threads cannot be measured.")
     bounds = limits()
+    run.begin()
     run.parameters |= {
         "count": count,
         "trials": trials,

@@ -128,6 +128,7 @@ def timeline(
     trials = run.choose(tiny=1, quick=1, full=5) if trials is None else trials
     duration_s = run.choose(tiny=0.3, quick=2.0, full=5.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
+    run.begin()
     limited = may_limit(run)
     cpus = machine.survey().cpus_allowed[-2:]
     server = Server(

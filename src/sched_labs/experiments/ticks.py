@@ -120,6 +120,7 @@ def gaps(
     cpu = placement.quiet_cpu() if cpu is None else cpu
     if cpu not in machine.survey().cpus_allowed:
         raise ParameterError(f"cpu {cpu} may not be used by this process.")
+    run.begin()
     run.parameters |= {"cpu": cpu, "trials": trials, "duration_ns": round(1e9 * duration_s), "found": []}
     run.parameters |= {"timer_interrupts": None, "device_interrupts": None}
     timer: int | None = 0

@@ -81,6 +81,7 @@ def aligned(
         )
     if periods < 1 or trials < 1:
         raise ParameterError("periods and trials start at 1.", "Leave them out to use the profile's.")
+    run.begin()
     run.parameters |= {"periods": periods, "trials": trials, "cpu": placement.quiet_cpu()}
     arguments = ["--threads", str(threads), "--period-us", str(period_us), "--periods", str(periods),
                  "--slack-us", str(slack_us), "--trials", str(trials)]  # fmt: skip

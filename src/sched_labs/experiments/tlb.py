@@ -115,6 +115,7 @@ def switches(
     asked = counted.ask_for(run, events)
     home = placement.quiet_cpu()
     tags = address_space_tags(survey)
+    run.begin()
     run.parameters |= {"pages": page_counts, "trials": trials, "passes": passes, "cpu": home, "tags": tags}
 
     for count in run.each(page_counts, label=lambda count: f"{count} pages"):

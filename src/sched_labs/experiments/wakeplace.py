@@ -116,6 +116,7 @@ def sweep(
     home = placement.quiet_cpu()
     cpus = list(machine.survey().cpus_allowed)
     others = [cpu for cpu in cpus if cpu != home]
+    run.begin()
     run.parameters |= {"trials": trials, "duration_s": duration_s, "waker_cpu": home, "cpus": cpus}
     run.parameters["idle"] = []
     chosen = [c for c in CONDITIONS if others or c == "bound to the waker"]

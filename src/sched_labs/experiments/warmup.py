@@ -207,6 +207,7 @@ def sweep(
         )
     home = placement.quiet_cpu()
     asked = counted.ask_for(run, events)
+    run.begin()
     run.parameters |= {
         "working_sets_bytes": sizes,
         "partner_bytes": partner,

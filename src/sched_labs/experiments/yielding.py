@@ -124,6 +124,7 @@ def semantics(
         )
     home = placement.quiet_cpu()
     cpus = machine.survey().cpus_allowed
+    run.begin()
     run.parameters |= {"trials": trials, "yields": yields, "cpu": home}
     places = _places(run, placements, cpus)
     allowed = _policies(run, policies, cpus)
