@@ -11,6 +11,7 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
+from . import starts
 from .base import Instrument, Run, experiment
 
 MECHANISMS = ("pipe", "eventfd", "futex", "condvar", "yield")
@@ -19,13 +20,15 @@ BETWEEN = ("threads", "processes")
 DISTANCES = ("smt_sibling", "same_cache", "other_cache")
 PLACEMENTS = ("same_cpu", *DISTANCES, "other_cpu", "unpinned")
 EXPECTED_SWITCHES = 2.0  # per round trip: there and back
+TURNS = 3  # of alone and exchange in one start; the first finds it cold, and the median leaves that out
 TOLERANCE = 0.02  # a run whose counted switches differ by more from what it assumed is flagged
 
 
 def summarise(result: Result) -> pd.DataFrame:
     """One row per mechanism, between and placement.
 
-    round_trip_ns, _lo_, _hi_    wall time of one round trip: median over trials, 95 % interval
+    round_trip_ns, _lo_, _hi_    wall time of one round trip: median over trials of the median over a trial's
+                                 turns, 95 % interval; what that covers is said in `starts`
     alone_ns                     the same system calls made by one thread, per round trip
     switches_per_round_trip      as the kernel counted them, both sides, voluntary and involuntary
     voluntary_share              the part of them that the kernel calls voluntary
@@ -42,12 +45,10 @@ def summarise(result: Result) -> pd.DataFrame:
     )
     rows = []
     for (mechanism, between, place), cell in data.groupby(["mechanism", "between", "placement"], sort=False):
-        by_trial = cell.pivot(index="trial", columns="condition")
-        together, alone = by_trial["per_trip"]["exchange"], by_trial["per_trip"]["alone"]
-        complete = together.notna() & alone.notna()
-        together, alone = together[complete], alone[complete]
-        if together.empty:
+        by_trial = starts.by_trial(cell, "per_trip")
+        if by_trial.empty or not {"exchange", "alone"} <= set(by_trial.columns):
             continue
+        together, alone = by_trial["exchange"], by_trial["alone"]
         exchange = cell[cell.condition == "exchange"]
         switches = float(exchange.switches.median())
         trip = stats.median_interval(together)
@@ -103,11 +104,13 @@ def matrix(
     placements   of same_cpu, smt_sibling, same_cache, other_cache, other_cpu (another core, if there is one),
                  unpinned; what the machine does not have is left out, with a note; default: same_cpu,
                  other_cpu, unpinned, and each of the others that is another CPU than other_cpu's
-    trials       how often each cell is measured; each trial makes the same system calls alone first
-    round_trips  per trial
+    trials       how often each cell is measured, each time with a new start of its threads or processes; all
+                 cells have had theirs before any has the next
+    round_trips  in one of the three turns of a trial; each turn makes the same system calls alone first
 
-    Data: one row per block, `condition` alone or exchange: elapsed_ns, cpu_ns (both sides), the kernel's
-    counts voluntary_switches and involuntary_switches, and migrations (sched_getcpu after every hand-over).
+    Data: one row per trial, turn and `condition`, alone or exchange: elapsed_ns, cpu_ns (both sides), the
+    kernel's counts voluntary_switches and involuntary_switches, and migrations (sched_getcpu after every
+    hand-over).
     Method: lmbench's and perf's ping-pong, with the baseline subtracted and the switches counted.
     """
     home = placement.quiet_cpu()
@@ -127,7 +130,7 @@ def matrix(
             wrong = chosen if isinstance(chosen, str) or not chosen else unknown[0]
             raise ParameterError(f"{what} does not take {wrong!r}.", f"Give a list of: {', '.join(known)}.")
     trials = run.choose(tiny=3, quick=9, full=31) if trials is None else trials
-    round_trips = run.choose(tiny=200, quick=1000, full=5000) if round_trips is None else round_trips
+    round_trips = run.choose(tiny=100, quick=300, full=1500) if round_trips is None else round_trips
     if trials < 1 or round_trips < 1:
         raise ParameterError("trials and round_trips start at 1.", "Leave them out to use the profile's.")
 
@@ -143,18 +146,12 @@ def matrix(
         "partner_cpus": {place: cpu for place, cpu in partners.items() if cpu is not None},
     }
 
-    cells = list(product(mechanisms, between, placements))
-    for mechanism, kind, place in run.each(cells, label=lambda cell: " ".join(cell).replace("_", " ")):
-        arguments = [
-            "--by",
-            mechanism,
-            "--between",
-            kind,
-            "--trials",
-            str(trials),
-            "--round-trips",
-            str(round_trips),
-        ]
+    cells = product(mechanisms, between, placements)
+    for trial, (mechanism, kind, place) in starts.each(
+        run, cells, trials, label=lambda cell: " ".join(cell).replace("_", " ")
+    ):
+        arguments = ["--by", mechanism, "--between", kind,
+                     "--trials", str(TURNS), "--round-trips", str(round_trips)]  # fmt: skip
         with workloads.start("pingpong", arguments) as pingpong:
             side_0, side_1 = pingpong.tids
             if place == "unpinned":
@@ -171,7 +168,8 @@ def matrix(
                     "mechanism": mechanism,
                     "between": kind,
                     "placement": place,
-                    "trial": block["trial"],
+                    "trial": trial,
+                    "turn": block["trial"],
                     "condition": block.text("condition"),
                     "round_trips": block["round_trips"],
                     "elapsed_ns": block["elapsed_ns"],

@@ -35,20 +35,25 @@ def each(run: Run, cells: Iterable[T], trials: int, *, label: Callable[[T], str]
     return run.each(pairs, label=lambda pair: label(pair[1]))
 
 
+def with_turns(data: pd.DataFrame) -> pd.DataFrame:
+    """The data with their column `turn`; one turn in each trial where they have none, as runs once were."""
+    return data if "turn" in data else data.assign(turn=0)
+
+
 def by_trial(part: pd.DataFrame, values: str) -> pd.DataFrame:
-    """Trials down, conditions across: the median over a trial's turns.  A trial that lacks one is left out."""
+    """Trials down, conditions across: medians over a trial's turns.  Trials that lack one are left out."""
     return part.pivot_table(index="trial", columns="condition", values=values, aggfunc="median").dropna()
 
 
 def noise_floor(baseline: pd.Series) -> float:
-    """The difference that this run shows where there is none: a start's first turn against its second.
+    """The difference that this run shows where there is none: a start's last turn against the one before.
 
-    baseline has one value for each (trial, turn).  The floor is the end of the paired difference's 95 %
-    interval that lies further from zero, because that is how a treatment is compared, too.  Where a start had
-    one turn only, it is compared with the next start's (stats.noise_floor), which is a higher floor.
+    baseline has one value for each trial and turn, its index.  The floor is that end of the paired
+    difference's 95 % interval which is further from zero, because that is how a treatment is compared, too.
+    Where a start had one turn only, it is compared with the next start's (stats.noise_floor): a higher floor.
     """
     turns = baseline.unstack("turn").dropna()
     if turns.shape[1] < 2 or turns.empty:
         return stats.noise_floor(baseline.groupby("trial").median())
-    against = stats.paired_difference(turns.iloc[:, 0], turns.iloc[:, 1])
+    against = stats.paired_difference(turns.iloc[:, -1], turns.iloc[:, -2])
     return max(abs(against.low), abs(against.high))
