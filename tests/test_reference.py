@@ -28,10 +28,13 @@ def test_every_rung_has_its_batches_and_its_baseline(costs: Result) -> None:
     trials = costs.parameters["trials"]
     batches = costs.data.groupby(["rung", "condition"]).size()
     assert set(batches.index) == {(rung, c) for rung in expected for c in ("operation", "baseline")}
-    assert (batches == trials).all()
+    for (name, _), count in batches.items():
+        switches = name in reference.SWITCHES
+        assert count == trials * (reference.PING_PONG_TURNS if switches else reference.TURNS)
+    assert not costs.data.duplicated(["rung", "condition", "trial", "turn"]).any()
     assert (costs.data[["operations", "elapsed_ns"]] > 0).all().all()
     assert set(costs.data.columns) == {
-        *("rung", "trial", "condition", "operations", "elapsed_ns"),
+        *("rung", "trial", "turn", "condition", "operations", "elapsed_ns"),
         *("voluntary_switches", "involuntary_switches"),
     }
 

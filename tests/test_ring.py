@@ -26,7 +26,8 @@ def token(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 def test_every_point_has_its_trials_of_both_conditions(token: Result) -> None:
     points = token.data.groupby(["rings", "access", "processes", "size_bytes", "condition"]).size()
-    assert (points == token.parameters["trials"]).all()
+    assert (points == ring.TURNS * token.parameters["trials"]).all()
+    assert not token.data.duplicated([*points.index.names, "trial", "turn"]).any()
     cells = set(points.index.droplevel("condition"))
     assert cells == {
         *((1, "sequential", count, size) for count in (2, 4) for size in (0, 16 * KIB)),
@@ -64,8 +65,8 @@ def test_what_each_process_counts_for_itself_adds_up_to_what_the_kernel_counts(t
 
 def test_without_counters_there_are_no_columns_for_them(token: Result) -> None:
     assert set(token.data.columns) == {
-        *("rings", "access", "processes", "size_bytes", "trial", "condition", "hops", "elapsed_ns"),
-        *("voluntary_switches", "involuntary_switches"),
+        *("rings", "access", "processes", "size_bytes", "trial", "turn", "condition", "hops"),
+        *("elapsed_ns", "voluntary_switches", "involuntary_switches"),
         *token.parameters["events"],
     }
 

@@ -26,9 +26,9 @@ def walks(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 
 def test_every_condition_has_its_walks(walks: Result) -> None:
-    per_trial = walks.data.groupby(["pages", "condition", "trial"]).size()
-    assert (per_trial == walks.parameters["passes"]).all()
-    assert len(per_trial) == len(walks.parameters["pages"]) * 5 * walks.parameters["trials"]
+    per_turn = walks.data.groupby(["pages", "condition", "trial", "turn"]).size()
+    assert (per_turn == walks.parameters["passes"]).all()
+    assert len(per_turn) == len(walks.parameters["pages"]) * 5 * walks.parameters["trials"] * tlb.TURNS
     assert (walks.data.walk_ns > 0).all()
 
 
@@ -37,11 +37,11 @@ def test_its_summary_has_the_documented_columns(walks: Result) -> None:
 
 
 def test_each_walk_after_a_switch_comes_after_one(walks: Result) -> None:
-    trials = walks.data.drop_duplicates(["pages", "condition", "trial"])
-    switched = trials.voluntary_switches + trials.involuntary_switches
+    turns = walks.data.drop_duplicates(["pages", "condition", "trial", "turn"])
+    switched = turns.voluntary_switches + turns.involuntary_switches
     passes = walks.parameters["passes"]
-    assert (switched[trials.condition != "nothing"] >= passes).mean() > 0.9
-    assert switched[trials.condition == "nothing"].median() < 2
+    assert (switched[turns.condition != "nothing"] >= passes).mean() > 0.9
+    assert switched[turns.condition == "nothing"].median() < 2
 
 
 def test_more_pages_take_longer(walks: Result) -> None:
@@ -51,7 +51,8 @@ def test_more_pages_take_longer(walks: Result) -> None:
 
 def test_without_counters_there_are_no_columns_for_them(walks: Result) -> None:
     counted = set(walks.data.columns) - {
-        *("pages", "condition", "trial", "walk_ns", "voluntary_switches", "involuntary_switches")
+        *("pages", "condition", "trial", "turn", "walk_ns"),
+        *("voluntary_switches", "involuntary_switches"),
     }
     offered = machine.survey().fact("pmu.events").value
     assert counted == set(walks.parameters["events"]) <= set(offered if isinstance(offered, list) else [])
@@ -69,10 +70,10 @@ def test_software_events_are_counted_around_the_walk_alone(tmp_path: Path) -> No
     if not set(events) <= set(result.data.columns):
         assert any("perf_event_paranoid" in note.text for note in result.notes)
         pytest.skip("this user may not count software events")
-    per_trial = result.data.groupby(["condition", "trial"])
+    per_turn = result.data.groupby(["condition", "trial", "turn"])
     assert result.data["context-switches"].median() == 0 and result.data["page-faults"].median() == 0
     # The clock of the thread ran while it walked, and the walk is a part of what was counted.
-    assert (per_trial["task-clock"].first() >= per_trial["walk_ns"].min()).all()
+    assert (per_turn["task-clock"].first() >= per_turn["walk_ns"].min()).all()
 
 
 def test_a_missing_event_is_a_note_and_no_column() -> None:

@@ -14,6 +14,7 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
+from . import starts
 from .base import Instrument, Run, experiment
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -23,6 +24,8 @@ STARTS = ("process", "thread")
 # Ping-pong through pipes between two threads, its block alone subtracted, divided by the switches counted.
 SWITCHES = ("switch", "hand_over")
 RUNGS = (*LOOPS, *SWITCHES, *STARTS)
+TURNS = 2  # of every rung in one start, there and back, when the batches have been tried out
+PING_PONG_TURNS = 3  # these find the start cold, and the median leaves the first out
 LARGEST_POOL = 512 * MIB
 
 
@@ -30,23 +33,25 @@ def summarise(result: Result) -> pd.DataFrame:
     """One row per rung, the cheapest first.
 
     rung                       see `costs`
-    cost_ns, cost_lo_ns, cost_hi_ns   one operation without the empty loop: median over trials, 95 % interval
+    cost_ns, cost_lo_ns, cost_hi_ns   one operation without the empty loop: median over trials, 95 % interval;
+                               what that covers is said in `starts`
     calls_ns                   of switch and hand_over: the same system calls alone, per switch; else missing
-    floor_ns                   what one trial differs from the next by: smaller differences are not seen
+    floor_ns                   what one turn of a trial differs from the other by: less is not seen
     switches_per_operation     as the kernel counted them for the measuring thread (of switches: for both)
     interrupted_batches        batches in which the thread was taken off its CPU although nothing asked for it
     trials
     """
     rows = []
-    data = result.data.assign(
+    data = starts.with_turns(result.data).assign(
         per=lambda d: d.elapsed_ns / d.operations,
         switches=lambda d: (d.voluntary_switches + d.involuntary_switches) / d.operations,
     )
     for rung, part in data.groupby("rung", sort=False):
-        by_trial = part.pivot(index="trial", columns="condition").dropna(subset=[("per", "operation")])
-        if by_trial.empty:
+        by_trial = starts.by_trial(part, "per")
+        if by_trial.empty or "operation" not in by_trial:
             continue
-        operation, baseline = by_trial["per"]["operation"], by_trial["per"]["baseline"]
+        operation, baseline = by_trial["operation"], by_trial["baseline"]
+        turns = part.pivot(index=["trial", "turn"], columns="condition", values="per")
         cost = stats.paired_difference(operation, baseline)
         measured = part[part.condition == "operation"]
         loops = rung not in SWITCHES
@@ -57,7 +62,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "cost_lo_ns": cost.low,
                 "cost_hi_ns": cost.high,
                 "calls_ns": float("nan") if loops else float(baseline.median()),
-                "floor_ns": stats.noise_floor(operation - baseline),
+                "floor_ns": starts.noise_floor(turns["operation"] - turns["baseline"]),
                 "switches_per_operation": float(measured.switches.median()),
                 "interrupted_batches": int((measured.involuntary_switches > 0).sum()) if loops else 0,
                 "trials": len(by_trial),
@@ -93,15 +98,15 @@ def costs(
               hand_over     one hand-over to a thread on another CPU, likewise
               process       fork, exit of the child, wait
               thread        create and join
-    trials    how often each is measured
+    trials    how often each is measured, each time in a new process, a few times there and back
     batch_us  how long one batch lasts at least
 
-    Data: one row per rung, trial and condition (operation; baseline: the empty loop, and for switch and
+    Data: one row per rung, trial, turn and condition (operation; baseline: the empty loop, and for switch and
     hand_over the same system calls alone): operations, elapsed_ns, and the kernel's counts voluntary_switches
     and involuntary_switches.  The notes say what this kernel does against processor bugs.
     """
-    trials = run.choose(tiny=3, quick=25, full=75) if trials is None else trials
-    batch_us = run.choose(tiny=100, quick=3000, full=10_000) if batch_us is None else batch_us
+    trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials
+    batch_us = run.choose(tiny=100, quick=2000, full=10_000) if batch_us is None else batch_us
     _check(rungs, trials, batch_us)
     survey = machine.survey()
     home = placement.quiet_cpu()
@@ -115,16 +120,18 @@ def costs(
 
     loops = [rung for rung in LOOPS if rung in rungs]
     groups = [loops] * bool(loops) + [[rung] for rung in (*SWITCHES, *STARTS) if rung in rungs]
-    for group in run.each(groups, label=lambda group: ", ".join(group).replace("_", " ")):
+    for trial, group in starts.each(
+        run, groups, trials, label=lambda group: ", ".join(group).replace("_", " ")
+    ):
         if group[0] in SWITCHES:
-            _switches(run, group[0], home, trials, batch_us)
+            _switches(run, group[0], home, trial, batch_us)
         else:
-            _batches(run, group, home, trials, batch_us, pool)
+            _batches(run, group, home, trial, batch_us, pool)
 
 
-def _batches(run: Run, group: Sequence[str], home: int, trials: int, batch_us: int, pool: int) -> None:
+def _batches(run: Run, group: Sequence[str], home: int, trial: int, batch_us: int, pool: int) -> None:
     arguments = [word for rung in group for word in ("--rung", rung)]
-    arguments += ["--trials", str(trials), "--batch-us", str(batch_us), "--pool", str(pool)]
+    arguments += ["--trials", str(TURNS), "--batch-us", str(batch_us), "--pool", str(pool)]
     with workloads.start("reference", arguments, deadline_s=120) as reference:
         placement.pin(reference.tids, [home])
         batches = reference.run()
@@ -132,13 +139,15 @@ def _batches(run: Run, group: Sequence[str], home: int, trials: int, batch_us: i
     for batch in batches:
         rung = batch.text("rung")
         if rung != "empty":
-            run.add([_row(rung, "baseline", empty[batch["trial"]]), _row(rung, "operation", batch)])
+            alone = empty[batch["trial"]]
+            run.add([_row(rung, trial, "baseline", alone), _row(rung, trial, "operation", batch)])
 
 
-def _row(rung: str, condition: str, batch: workloads.Record) -> dict[str, object]:
+def _row(rung: str, trial: int, condition: str, batch: workloads.Record) -> dict[str, object]:
     return {
         "rung": rung,
-        "trial": batch["trial"],
+        "trial": trial,
+        "turn": batch["trial"],
         "condition": condition,
         "operations": batch["operations"],
         "elapsed_ns": batch["elapsed_ns"],
@@ -147,10 +156,10 @@ def _row(rung: str, condition: str, batch: workloads.Record) -> dict[str, object
     }
 
 
-def _switches(run: Run, rung: str, home: int, trials: int, batch_us: int) -> None:
-    """Ping-pong; one operation is a switch that the kernel counted."""
-    trips = max(50, batch_us // 5)
-    arguments = ["--by", "pipe", "--trials", str(trials), "--round-trips", str(trips)]
+def _switches(run: Run, rung: str, home: int, trial: int, batch_us: int) -> None:
+    """One trial of ping-pong; one operation is a switch that the kernel counted."""
+    trips = max(50, batch_us // 8)
+    arguments = ["--by", "pipe", "--trials", str(PING_PONG_TURNS), "--round-trips", str(trips)]
     with workloads.start("pingpong", arguments, deadline_s=120) as pingpong:
         there = home if rung == "switch" else placement.other_cpu(home)
         for tid, cpu in zip(pingpong.tids, (home, there), strict=True):
@@ -162,13 +171,14 @@ def _switches(run: Run, rung: str, home: int, trials: int, batch_us: int) -> Non
         if block.text("condition") == "exchange"
     }
     if min(counted.values()) < trips:
-        run.note("flag", f"{rung}: the kernel counted fewer than one switch in a round trip; it is left out.")
+        run.note("flag", f"{rung}: a trial with fewer than one counted switch in a round trip was left out.")
         return
     run.add(
         [
             {
                 "rung": rung,
-                "trial": block["trial"],
+                "trial": trial,
+                "turn": block["trial"],
                 "condition": "baseline" if block.text("condition") == "alone" else "operation",
                 "operations": counted[block["trial"]],
                 "elapsed_ns": block["elapsed_ns"],

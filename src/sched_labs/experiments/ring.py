@@ -15,13 +15,14 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
-from . import counted
+from . import counted, starts
 from .base import Instrument, Run, experiment
 
 KIB, MIB = 1 << 10, 1 << 20
 ACCESS = ("sequential", "random")
 RINGS = (1, 2)
 MOST_PROCESSES = 64
+TURNS = 2  # of the process alone and of the ring, in one start
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -32,7 +33,7 @@ def summarise(result: Result) -> pd.DataFrame:
     processes                  in one ring
     size_bytes                 what each of them touches
     footprint_bytes            what all rings touch together
-    hop_ns                     from one process to the next: median over trials
+    hop_ns                     from one process to the next: median over trials, each a start of the ring
     alone_ns                   the same calls and touches by one process, hot
     net_ns, net_lo_ns, net_hi_ns   hop - alone, which lat_ctx calls a switch, with its 95 % interval
     floor_ns                   what alone against alone differs by: smaller differences are not seen
@@ -40,7 +41,7 @@ def summarise(result: Result) -> pd.DataFrame:
     switches_per_hop           as the kernel counted them for the whole ring; lat_ctx assumes one
     trials
     """
-    data = result.data.assign(
+    data = starts.with_turns(result.data).assign(
         per=lambda d: d.elapsed_ns / d.hops,
         switches=lambda d: (d.voluntary_switches + d.involuntary_switches) / d.hops,
     )
@@ -48,11 +49,11 @@ def summarise(result: Result) -> pd.DataFrame:
     for (rings, access, processes, size), cell in data.groupby(
         ["rings", "access", "processes", "size_bytes"], sort=False
     ):
-        by_trial = cell.pivot(index="trial", columns="condition", values="per").dropna()
+        by_trial = starts.by_trial(cell, "per")
         if by_trial.empty:
             continue
         net = stats.paired_difference(by_trial["ring"], by_trial["alone"])
-        floor = stats.noise_floor(by_trial["alone"])
+        floor = starts.noise_floor(cell[cell.condition == "alone"].set_index(["trial", "turn"]).per)
         rows.append(
             {
                 "rings": int(str(rings)),
@@ -96,18 +97,19 @@ def sweep(
     sizes_bytes  what each process touches when the token comes by; 0 for nothing
     access       of sequential, random
     rings        of 1, 2; two rings are measured with the smallest number of processes and sequential access
-    trials       how often each point is measured; the process alone and the ring take turns
+    trials       how often each point is measured, each time with new processes; the process alone and the
+                 ring take two turns
     events       counted by each process while it goes round; default: misses, cycles and instructions as far
                  as the processor offers them
 
-    Data: one row per block, condition alone or ring: hops, elapsed_ns, and the kernel's counts
+    Data: one row per trial, turn and condition, alone or ring: hops, elapsed_ns, and the kernel's counts
     voluntary_switches and involuntary_switches, of all processes of the measured ring; and for each event a
     column with its count per hop.  Columns of events that were not counted are absent.
     """
     processes = list(processes or run.choose(tiny=[2, 4], quick=[2, 4, 8, 16], full=[2, 4, 8, 16, 32]))
     default = run.choose(tiny=[0, 16], quick=[0, 16, 64, 256], full=[0, 16, 64, 256, 1024])
     sizes = [KIB * size for size in default] if sizes_bytes is None else list(sizes_bytes)
-    trials = run.choose(tiny=3, quick=9, full=21) if trials is None else trials
+    trials = run.choose(tiny=3, quick=5, full=15) if trials is None else trials
     _check(processes, sizes, access, rings, trials, machine.survey())
     asked = counted.ask_for(run, events)
     home = placement.quiet_cpu()
@@ -124,9 +126,9 @@ def sweep(
     ]
     if 2 in rings:
         cells += [(2, "sequential", min(processes), size) for size in sizes]
-    block_ns = run.choose(tiny=1_000_000, quick=8_000_000, full=30_000_000)
-    for many, order, count, size in run.each(
-        cells, label=lambda c: f"{c[0]} × {c[2]} processes, {c[3] // KIB} KiB, {c[1]}"
+    block_ns = run.choose(tiny=500_000, quick=5_000_000, full=20_000_000)
+    for trial, (many, order, count, size) in starts.each(
+        run, cells, trials, label=lambda c: f"{c[0]} × {c[2]} processes, {c[3] // KIB} KiB, {c[1]}"
     ):
         # A first guess: two microseconds a switch, and what a touch costs when it is cold.
         touch_ns = size / 4 * 0.4 if order == "sequential" else size / 64 * 10
@@ -134,11 +136,11 @@ def sweep(
         laps = max(4, passes // count)
         arguments = ["--processes", str(count), "--rings", str(many), "--bytes", str(size),
                      "--access", order, "--laps", str(laps), "--alone", str(passes),
-                     "--trials", str(trials), *asked]  # fmt: skip
+                     "--trials", str(TURNS), *asked]  # fmt: skip
         with workloads.start("ring", arguments, deadline_s=120) as ring:
             placement.pin(ring.tids, [home])
             records = ring.run()
-        cell = {"rings": many, "access": order, "processes": count, "size_bytes": size}
+        cell = {"rings": many, "access": order, "processes": count, "size_bytes": size, "trial": trial}
         run.add([cell | row for row in _blocks(run, records)])
 
 
@@ -153,7 +155,7 @@ def _blocks(run: Run, records: Sequence[workloads.Record]) -> list[dict[str, obj
         hops = record["hops"]
         rows.append(
             {
-                "trial": record["trial"],
+                "turn": record["trial"],
                 "condition": record.text("condition"),
                 "hops": hops,
                 "elapsed_ns": record["elapsed_ns"],

@@ -16,17 +16,18 @@ from .. import machine, placement, stats, workloads
 from ..errors import ParameterError, WorkloadError
 from ..machine import files
 from ..result import Result
-from . import counted
+from . import counted, starts
 from .base import Instrument, Run, experiment
 
 CONDITIONS = ("nothing", "thread", "process", "threads_8", "processes_8")
 # What a walk after a switch to processes is compared with: as many switches between threads.
 SAME_SWITCHES = {"process": "thread", "processes_8": "threads_8"}
 MIB = 1 << 20
+TURNS = 2  # of every condition in one start, there and back
 
 
 def summarise(result: Result) -> pd.DataFrame:
-    """One row per number of pages and condition; medians over trials of medians over passes.
+    """One row per number of pages and condition; medians over trials of medians over a trial's walks.
 
     pages                        that one walk loads from
     condition                    nothing, thread, process, threads_8 or processes_8
@@ -39,12 +40,14 @@ def summarise(result: Result) -> pd.DataFrame:
     space_seen                   space stands clear of the floor, and its interval clear of zero
     trials
     """
-    data = result.data
+    data = starts.with_turns(result.data)
     by_trial = data.groupby(["pages", "condition", "trial"], sort=False).walk_ns.median().unstack("trial")
     rows = []
     for pages in data.pages.unique():
         walks = by_trial.loc[pages].dropna(axis=1)
-        floor = max(stats.noise_floor(walks.loc["nothing"]), float(result.machine.get("clock_read_ns") or 0))
+        nothing = data[(data.pages == pages) & (data.condition == "nothing")]
+        floor = starts.noise_floor(nothing.groupby(["trial", "turn"]).walk_ns.median())
+        floor = max(floor, float(result.machine.get("clock_read_ns") or 0))
         for condition in (name for name in CONDITIONS if name in walks.index):
             walk = walks.loc[condition]
             extra = space = None
@@ -93,14 +96,16 @@ def switches(
     """Load one word from each of many pages, after switches of several kinds, all on one CPU.
 
     pages    how many, a list; each of 4 KiB on most machines, never huge ones
-    trials   how often each condition is measured; they take turns, there and back
-    passes   walks in one trial
+    trials   how often each condition is measured, each time with new processes and new pages; in a trial
+             the conditions take two turns, there and back
+    passes   walks in one turn
     events   counted around the walk and nowhere else, in the victim's thread alone; default: translation and
              cache misses, cycles and instructions as far as the processor offers them
 
-    Data: one row per walk: pages, condition, trial, walk_ns; voluntary_switches and involuntary_switches of
-    the victim in all walks of that trial; and for each event a column, such as dTLB-load-misses, with its
-    count per walk (mean over the trial's walks).  Columns of events that were not counted are absent.
+    Data: one row per walk: pages, condition, trial, turn, walk_ns; voluntary_switches and
+    involuntary_switches of the victim in all walks of that turn; and for each event a column, such as
+    dTLB-load-misses, with its count per walk (mean over the turn's walks).  Columns of events that were not
+    counted are absent.
     The result's parameters hold `tags`, what this processor marks address spaces with: PCID, ASID or none;
     None where it is not known.
     """
@@ -109,7 +114,7 @@ def switches(
         pages or run.choose(tiny=[64, 512], quick=[64, 256, 512, 1024, 2048, 4096],
                             full=[16, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192])
     )  # fmt: skip
-    trials = run.choose(tiny=3, quick=25, full=75) if trials is None else trials
+    trials = run.choose(tiny=3, quick=9, full=35) if trials is None else trials
     passes = run.choose(tiny=4, quick=12, full=24) if passes is None else passes
     _check(page_counts, trials, passes, survey)
     asked = counted.ask_for(run, events)
@@ -118,27 +123,28 @@ def switches(
     run.begin()
     run.parameters |= {"pages": page_counts, "trials": trials, "passes": passes, "cpu": home, "tags": tags}
 
-    for count in run.each(page_counts, label=lambda count: f"{count} pages"):
-        arguments = ["--pages", str(count), "--trials", str(trials), "--passes", str(passes), *asked]
+    for trial, count in starts.each(run, page_counts, trials, label=lambda count: f"{count} pages"):
+        arguments = ["--pages", str(count), "--trials", str(TURNS), "--passes", str(passes), *asked]
         with workloads.start("tlb", arguments, deadline_s=120) as tlb:
             placement.pin(tlb.tids, [home])
             records = tlb.run()
-        run.add(_walks(run, records, count))
+        run.add(_walks(run, records, count, trial))
 
 
-def _walks(run: Run, records: Sequence[workloads.Record], pages: int) -> pd.DataFrame:
+def _walks(run: Run, records: Sequence[workloads.Record], pages: int, trial: int) -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     block: dict[str, object] | None = None
-    passes, lost = 1, 0
+    passes, lost = 1, False
     for record in records:
         if record.kind == "block":
             passes = record["passes"]
             switched = record["voluntary"] + record["involuntary"]
-            lost += record.text("condition") != "nothing" and switched < passes
+            lost |= record.text("condition") != "nothing" and switched < passes
             block = {
                 "pages": pages,
                 "condition": record.text("condition"),
-                "trial": record["trial"],
+                "trial": trial,
+                "turn": record["trial"],
                 "voluntary_switches": record["voluntary"],
                 "involuntary_switches": record["involuntary"],
             }
@@ -149,9 +155,7 @@ def _walks(run: Run, records: Sequence[workloads.Record], pages: int) -> pd.Data
         else:
             rows.append(block | {"walk_ns": record["ns"]})
     if lost:
-        run.note(
-            "flag", f"{pages} pages: in {lost} trials the kernel counted fewer switches than hand-overs."
-        )
+        run.note("flag", f"{pages} pages: in some turns the kernel counted fewer switches than hand-overs.")
     return pd.DataFrame(rows)
 
 
