@@ -13,7 +13,7 @@ from conftest import ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from sched_labs import claims, claims_kernels
-from sched_labs.book import generated
+from sched_labs.book import command, generated
 from sched_labs.book.chapters import Chapter, Checkout, checkout
 from sched_labs.errors import SchedLabError
 from sched_labs.result import Result
@@ -51,7 +51,7 @@ def test_the_execution_table_says_what_the_notebook_says(book: tuple[Checkout, l
     found = generated.ran(book[0], book[1][0])
     assert (found.cells, found.failed, found.seconds) == (2, 1, 3.5)
     assert found.reading_minutes == 2
-    table = generated.fill("before\n\n<!-- sched-labs: execution -->\n\nafter", *book)
+    table = generated.fill("before\n\n<!-- sched-labs: execution -->\n\nafter", generated.Material(*book))
     assert table.startswith("before\n\n| chapter |") and table.endswith("|\n\nafter")
     line = table.splitlines()[4]
     assert "2, 1 failed" in line and "2026-01-01 00:00:05 UTC" in line and "quick" in line
@@ -63,7 +63,11 @@ def test_the_execution_table_says_what_the_notebook_says(book: tuple[Checkout, l
 def test_everything_is_the_same_the_second_time(book: tuple[Checkout, list[Chapter]]) -> None:
     for name in ("chapters", "execution", "machine", "versions"):
         marker = f"<!-- sched-labs: {name} -->"
-        assert generated.fill(marker, *book) == generated.fill(marker, *book) != marker
+        assert (
+            generated.fill(marker, generated.Material(*book))
+            == generated.fill(marker, generated.Material(*book))
+            != marker
+        )
 
 
 def test_the_machine_is_described_without_a_name_and_without_a_python_word(
@@ -71,7 +75,7 @@ def test_the_machine_is_described_without_a_name_and_without_a_python_word(
 ) -> None:
     import platform
 
-    text = generated.fill("<!-- sched-labs: machine -->", *book)
+    text = generated.fill("<!-- sched-labs: machine -->", generated.Material(*book))
     assert platform.release() in text
     assert not re.search(r"\| (None|True|False) \|", text)
     cpus = re.search(r"\| CPUs \| (.+) \|", text)
@@ -80,7 +84,7 @@ def test_the_machine_is_described_without_a_name_and_without_a_python_word(
 
 def test_a_marker_that_nobody_writes_is_an_error(book: tuple[Checkout, list[Chapter]]) -> None:
     with pytest.raises(SchedLabError, match="nothing writes"):
-        generated.fill("<!-- sched-labs: nonsense -->", *book)
+        generated.fill("<!-- sched-labs: nonsense -->", generated.Material(*book))
 
 
 @pytest.mark.parametrize("page", FRONT, ids=lambda page: page.stem)
@@ -106,11 +110,48 @@ def test_verdicts_come_from_the_newest_run_the_recorded_one_or_nobody(
     monkeypatch.setattr(claims, "CLAIMS", made)
     monkeypatch.setattr("sched_labs.result.latest", lambda kind: _run(kind) if kind == kinds[0] else None)
     monkeypatch.setattr("sched_labs.result.recorded", lambda kind: _run(kind) if kind == kinds[1] else None)
-    text = generated.fill("<!-- sched-labs: verdicts -->", *book)
+    text = generated.fill("<!-- sched-labs: verdicts -->", generated.Material(*book))
     assert [text.count(line) for line in ("Measured here", "Recorded on another machine")] == [1, 1]
     assert text.index("one.here") < text.index("one.recorded") < text.index("Not judged here")
     assert "| About one.nowhere. | nobody | Nobody has run its experiment. |" in text
     assert text.count("for a reason") == 2
+
+
+def test_a_check_that_breaks_is_named_and_costs_no_other_verdict(
+    book: tuple[Checkout, list[Chapter]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(table: Any) -> claims.Verdict:
+        return claims.Verdict(claims.HOLDS, f"{table.nowhere}")
+
+    def sound(table: Any) -> claims.Verdict:
+        return claims.Verdict(claims.HOLDS, "for a reason")
+
+    made = [
+        claims.Claim("000-901", "This one breaks.", "nobody", "one.here", broken),
+        claims.Claim("000-902", "This one holds.", "nobody", "one.here", sound),
+    ]
+    monkeypatch.setattr(claims, "CLAIMS", made)
+    monkeypatch.setattr("sched_labs.result.latest", _run)
+    made_from = generated.Material(*book)
+    text = generated.fill("<!-- sched-labs: verdicts -->", made_from)
+    assert (
+        "for a reason" in text and "| This one breaks. | nobody |" in text.partition("Checks that broke")[2]
+    )
+    assert len(made_from.broken) == 1
+    assert "000-901" in made_from.broken[0] and "AttributeError" in made_from.broken[0]
+    with pytest.raises(claims.BrokenCheck, match="000-901"):
+        claims.judge(_run("one.here"))
+
+
+def test_a_check_that_breaks_fails_the_build_whose_pages_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(command, "chapters", lambda book: [])
+    monkeypatch.setattr(command, "_introduce", lambda terminal: None)
+    monkeypatch.setattr(command.Terminal, "say", lambda self, text: said.append(text))
+    for broken, status in (([], 0), (["The check of the claim 000-901 broke."], 1)):
+        monkeypatch.setattr(command.pages, "build", lambda *given, broken=broken: broken)
+        assert command.main(["build", "--root", str(ROOT)]) == status
+    assert any("000-901" in text for text in said) and said[-1].startswith("pages: ")
 
 
 def _run(kind: str) -> Result:
@@ -123,7 +164,7 @@ def test_the_ledger_is_whole_and_leaves_out_what_an_experiment_judges() -> None:
     book = checkout(ROOT)
     entries = generated.ledger(book)
     assert len({entry["topic"] for entry in entries}) >= 5
-    text = generated.fill("<!-- sched-labs: ledger -->", book, [])
+    text = generated.fill("<!-- sched-labs: ledger -->", generated.Material(book, []))
     judged = {claim.id for claim in claims.CLAIMS} | {claim.id for claim in claims_kernels.CLAIMS}
     for entry in entries:
         assert (f">{entry['id']}, " in text) == (entry["id"] not in judged)

@@ -56,7 +56,7 @@ def test_a_lab_names_the_chapters_that_lead_to_it(tmp_path: Path) -> None:
     part = Chapter("notebooks/90-a", source)
     assert lab_pages.leading_to(lab, [part]) == [("A [cost]", "notebooks/90-a.ipynb")]
     assert lab_pages.leading_to(LABS[1], [part]) == []
-    table = generated.fill("<!-- sched-labs: labs -->", BOOK, [part])
+    table = generated.fill("<!-- sched-labs: labs -->", generated.Material(BOOK, [part]))
     assert table.count("\n") == 1 + len(LABS)
     assert "(../notebooks/90-a.ipynb)" in table.splitlines()[2]
 
@@ -64,11 +64,13 @@ def test_a_lab_names_the_chapters_that_lead_to_it(tmp_path: Path) -> None:
 def test_a_book_without_labs_is_a_book(tmp_path: Path) -> None:
     lab_pages.stage(Checkout(tmp_path), [], tmp_path / "staged")
     assert not (tmp_path / "staged").exists()
-    assert "lab" in generated.fill("<!-- sched-labs: labs -->", Checkout(tmp_path), [])
+    assert "lab" in generated.fill("<!-- sched-labs: labs -->", generated.Material(Checkout(tmp_path), []))
 
 
 def test_instructors_find_the_notes_of_every_lab() -> None:
-    text = generated.fill((ROOT / "book" / "instructors.md").read_text(encoding="utf-8"), BOOK, [])
+    text = generated.fill(
+        (ROOT / "book" / "instructors.md").read_text(encoding="utf-8"), generated.Material(BOOK, [])
+    )
     for lab in LABS:
         assert f"(../labs/{lab.name}/instructor.md)" in text
         notes = (lab.folder / "instructor.md").read_text(encoding="utf-8")

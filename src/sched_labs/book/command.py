@@ -21,11 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal = Terminal()
     try:
         book = checkout(options.root)
-        failures = (
-            [] if options.command == "serve" else _build(book, options.profile, options.fresh, terminal)
-        )
+        whole = options.command == "serve" or _build(book, options.profile, options.fresh, terminal)
         if options.command == "build":
-            return 1 if failures else 0
+            return 0 if whole else 1
         from ..server import serve
 
         serve.run(
@@ -43,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _build(book: Checkout, profile: str, fresh: bool, terminal: Terminal) -> list[Failure]:
+def _build(book: Checkout, profile: str, fresh: bool, terminal: Terminal) -> bool:
+    """Measure the chapters and make the pages; whether every cell and every claim's check ran to its end."""
     parts = chapters(book)
     _introduce(terminal)
     failures = [
@@ -51,11 +50,13 @@ def _build(book: Checkout, profile: str, fresh: bool, terminal: Terminal) -> lis
         for part in parts
         if (failure := measure(book, part, profile, terminal, fresh=fresh)) is not None
     ]
-    pages.build(book, parts, terminal)
+    broken = pages.build(book, parts, terminal)
     for failure in failures:
         _report(failure, terminal)
+    for sentence in broken:
+        terminal.say(f"\n{sentence}")
     terminal.say(f"pages: {book.html / 'index.html'}")
-    return failures
+    return not failures and not broken
 
 
 def _introduce(terminal: Terminal) -> None:

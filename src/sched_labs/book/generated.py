@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
@@ -51,7 +51,16 @@ class Ran:
         return max(1, round(self.words / _WORDS_PER_MINUTE))
 
 
-def fill(text: str, book: Checkout, parts: Sequence[Chapter]) -> str:
+@dataclass(frozen=True)
+class Material:
+    """What the pages are written from, and `broken`: sentences about what went wrong on the way."""
+
+    book: Checkout
+    parts: Sequence[Chapter]
+    broken: list[str] = field(default_factory=list)
+
+
+def fill(text: str, made_from: Material) -> str:
     """Replace every marker in a page's text.  Raises SchedLabError for a marker that nobody writes."""
 
     def write(match: re.Match[str]) -> str:
@@ -59,7 +68,7 @@ def fill(text: str, book: Checkout, parts: Sequence[Chapter]) -> str:
             raise SchedLabError(
                 f"A page asks for {match[0]}, which nothing writes.", f"There are {', '.join(_WRITERS)}."
             )
-        return _WRITERS[match[1]](book, parts)
+        return _WRITERS[match[1]](made_from)
 
     return _MARKER.sub(write, text)
 
@@ -102,10 +111,10 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
-def _chapters(book: Checkout, parts: Sequence[Chapter]) -> str:
+def _chapters(made_from: Material) -> str:
     """Which chapters there are, and how long each takes to read and to measure."""
     rows = []
-    for each in (ran(book, part) for part in parts):
+    for each in (ran(made_from.book, part) for part in made_from.parts):
         rows.append(
             (
                 f"[{each.title}]({each.page})",
@@ -117,10 +126,10 @@ def _chapters(book: Checkout, parts: Sequence[Chapter]) -> str:
     return _table(("chapter", "to read", "to measure", "profile"), rows)
 
 
-def _execution(book: Checkout, parts: Sequence[Chapter]) -> str:
+def _execution(made_from: Material) -> str:
     """Which cells ran, when and for how long."""
     rows = []
-    for each in (ran(book, part) for part in parts):
+    for each in (ran(made_from.book, part) for part in made_from.parts):
         cells = f"{each.cells}, all to the end" if not each.failed else f"{each.cells}, {each.failed} failed"
         rows.append(
             (f"[{each.title}]({each.page})", cells, _duration(each.seconds), each.profile, each.measured_at)
@@ -143,7 +152,7 @@ _FACTS = {
 }  # fmt: skip
 
 
-def _machine(book: Checkout, parts: Sequence[Chapter]) -> str:
+def _machine(made_from: Material) -> str:
     """The machine in short, without a name: what a result carries about it."""
     from ..machine import survey
 
@@ -170,7 +179,7 @@ def _size(size_bytes: float) -> str:
 _PACKAGES = ("numpy", "pandas", "matplotlib", "ipywidgets", "nbclient", "jupytext", "jupyter-book", "sphinx")
 
 
-def _versions(book: Checkout, parts: Sequence[Chapter]) -> str:
+def _versions(made_from: Material) -> str:
     """Versions of everything that the numbers and pages went through."""
     from ..version import __version__
 
@@ -194,12 +203,15 @@ def _compiler() -> str:
     return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else "unknown"
 
 
-def _verdicts(book: Checkout, parts: Sequence[Chapter]) -> str:
-    """Every claim on the newest run of its experiment, or on the recorded one where this machine has none."""
-    from ..claims import CLAIMS, judge
+def _verdicts(made_from: Material) -> str:
+    """Every claim on the newest run of its experiment, or on the recorded one where this machine has none.
+
+    A check that breaks is named at the end of the page, and costs only its own verdict.
+    """
+    from ..claims import CLAIMS, BrokenCheck, Judgement
     from ..result import latest, recorded
 
-    found, without = [], []
+    found, without, broken = [], [], []
     for kind in dict.fromkeys(claim.kind for claim in CLAIMS):
         claims = [claim for claim in CLAIMS if claim.kind == kind]
         try:
@@ -213,7 +225,16 @@ def _verdicts(book: Checkout, parts: Sequence[Chapter]) -> str:
             without += [(claim.text, claim.source, "Nobody has run its experiment.") for claim in claims]
             continue
         lines = [f"### {kind}", f"<p><small>{whose}: {escape(result.provenance_line())}</small></p>"]
-        found.append("\n\n".join([*lines, judge(result)._repr_html_()]))
+        verdicts = []
+        for claim in claims:
+            try:
+                verdicts.append((claim, claim.check(result)))
+            except BrokenCheck as error:
+                broken.append((claim.text, claim.source, error.what))
+        found.append("\n\n".join([*lines, Judgement(verdicts)._repr_html_()]))
+    if broken:
+        found += ["### Checks that broke", _table(("people say", "source", "what happened"), broken)]
+        made_from.broken.extend(what for *_, what in broken)
     if without:
         found += ["### Not judged here", _table(("people say", "source", "why not"), without)]
     return "\n\n".join(found)
@@ -237,14 +258,14 @@ def ledger(book: Checkout) -> list[dict[str, str]]:
     return entries
 
 
-def _ledger(book: Checkout, parts: Sequence[Chapter]) -> str:
+def _ledger(made_from: Material) -> str:
     """The wrong and outdated statements that no experiment of this book judges, by topic."""
     from .. import claims_kernels
     from ..claims import CLAIMS
 
     judged = {claim.id for claim in CLAIMS} | {claim.id for claim in claims_kernels.CLAIMS}
     topics: dict[str, list[str]] = {}
-    for entry in ledger(book):
+    for entry in ledger(made_from.book):
         if entry["id"] not in judged:
             topics.setdefault(entry["topic"], []).append(
                 f'<tr><td>{_breakable(entry["says"])}<span class="source">{entry["id"]}, '
@@ -264,26 +285,28 @@ def _breakable(text: str) -> str:
     return re.sub(r"([/_])(?=\w)", r"\1<wbr>", escape(text))
 
 
-def _labs(book: Checkout, parts: Sequence[Chapter]) -> str:
+def _labs(made_from: Material) -> str:
     """The labs: how long each takes, what it goes with, and how to begin."""
     rows = []
-    for lab in lab_pages.labs_of(book):
-        read = ", ".join(f"[{title}](../{path})" for title, path in lab_pages.leading_to(lab, parts))
+    for lab in lab_pages.labs_of(made_from.book):
+        read = ", ".join(
+            f"[{title}](../{path})" for title, path in lab_pages.leading_to(lab, made_from.parts)
+        )
         rows.append(
             (f"[{lab.title}](../labs/{lab.name}/sheet.md)", f"{lab.minutes} min", read, f"`{lab.word}`")
         )
     return _table(("lab", "time", "goes with", "its name in commands"), rows)
 
 
-def _notes(book: Checkout, parts: Sequence[Chapter]) -> str:
+def _notes(made_from: Material) -> str:
     """The instructor's notes of each lab."""
     return "\n".join(
         f"- [{lab.title}](../labs/{lab.name}/instructor.md), {lab.minutes} minutes"
-        for lab in lab_pages.labs_of(book)
+        for lab in lab_pages.labs_of(made_from.book)
     )
 
 
-_WRITERS: dict[str, Callable[[Checkout, Sequence[Chapter]], str]] = {
+_WRITERS: dict[str, Callable[[Material], str]] = {
     "chapters": _chapters,
     "execution": _execution,
     "machine": _machine,

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import SchedLabError
 from . import lab_pages
 from .chapters import Chapter, Checkout
-from .generated import fill
+from .generated import Material, fill
 from .progress import Terminal
 
 _STAMP = ".made-from"
@@ -21,20 +21,22 @@ _WIDGET = "application/vnd.jupyter.widget-view+json"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> None:
+def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> list[str]:
     """Build `_build/html` from the texts and the chapters in `_build/measured`, unless it is made from these.
+
+    Sentences about what broke while the texts were written; the pages say it too, and are there all the same.
 
     Sphinx works in a folder of its own and the result is put in place at the end: a server of the old pages
     never shows half of the new ones, and a page or a picture that is gone leaves nothing behind.
     Any warning of Sphinx (a link to nowhere, TeX that nobody understands) is an error.
     """
     staged = book.build / "source"
-    _stage(book, parts, staged)
+    broken = _stage(book, parts, staged)
     inputs = _digest(staged)
     stamp = book.html / _STAMP
     if stamp.is_file() and stamp.read_text(encoding="ascii") == inputs:
         terminal.say("pages: nothing changed")
-        return
+        return broken
     terminal.say("pages: building")
     work = book.build / "work"
     shutil.rmtree(work, ignore_errors=True)
@@ -60,6 +62,7 @@ def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> None:
     (work / "_build" / "html" / _STAMP).write_text(inputs, encoding="ascii")
     _put_in_place(work / "_build" / "html", book.html)
     shutil.rmtree(work)
+    return broken
 
 
 def _worth_showing(line: str) -> bool:
@@ -75,8 +78,8 @@ def _put_in_place(new: Path, place: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _stage(book: Checkout, parts: list[Chapter], staged: Path) -> None:
-    """Lay out what Sphinx reads: the texts as they are, each chapter as it ran here."""
+def _stage(book: Checkout, parts: list[Chapter], staged: Path) -> list[str]:
+    """Lay out what Sphinx reads: the texts as they are, each chapter as it ran here; what broke meanwhile."""
     import nbformat
 
     shutil.rmtree(staged, ignore_errors=True)
@@ -84,8 +87,9 @@ def _stage(book: Checkout, parts: list[Chapter], staged: Path) -> None:
     for name in ("_config.yml", "_toc.yml"):
         shutil.copy(book.root / name, staged / name)
     shutil.copytree(book.root / "book", staged / "book", ignore=shutil.ignore_patterns("__pycache__"))
+    made_from = Material(book, parts)
     for text in (staged / "book").glob("*.md"):
-        filled = fill(text.read_text(encoding="utf-8"), book, parts)
+        filled = fill(text.read_text(encoding="utf-8"), made_from)
         text.write_text(relink(filled, parts), encoding="utf-8")
     lab_pages.stage(book, parts, staged)
     for chapter in parts:
@@ -97,6 +101,7 @@ def _stage(book: Checkout, parts: list[Chapter], staged: Path) -> None:
         target = staged / f"{chapter.name}.ipynb"
         target.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, target)
+    return made_from.broken
 
 
 def relink(text: str, parts: list[Chapter]) -> str:

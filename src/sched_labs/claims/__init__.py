@@ -28,7 +28,7 @@ from . import (
     tlb,
     warmup,
 )
-from .base import FAILS, HOLDS, UNKNOWN, CannotTell, Claim, Judgement, Verdict
+from .base import FAILS, HOLDS, UNKNOWN, BrokenCheck, CannotTell, Claim, Judgement, Verdict
 
 MODULES = (
     throttling,
@@ -49,13 +49,25 @@ MODULES = (
 )
 CLAIMS = [claim for module in MODULES for claim in module.CLAIMS]
 
-__all__ = ["CLAIMS", "FAILS", "HOLDS", "UNKNOWN", "CannotTell", "Claim", "Judgement", "Verdict", "judge"]
+__all__ = [
+    "CLAIMS",
+    "FAILS",
+    "HOLDS",
+    "UNKNOWN",
+    "BrokenCheck",
+    "CannotTell",
+    "Claim",
+    "Judgement",
+    "Verdict",
+    "judge",
+]
 
 
 def judge(result: Result, *claim_ids: str) -> Judgement:
     """Judge the claims about this kind of result, or those named.
 
-    Raises ParameterError for a claim that there is not, or that is about another kind of result.
+    Raises ParameterError for a claim that there is not, or that is about another kind of result, and
+    BrokenCheck for one whose check goes wrong.
     """
     known = {claim.id: claim for claim in CLAIMS}
     if unknown := [name for name in claim_ids if name not in known]:

@@ -12,7 +12,7 @@ from html import escape
 
 import pandas as pd
 
-from ..errors import ParameterError
+from ..errors import ParameterError, SchedLabError
 from ..result import Result
 
 HOLDS, FAILS, UNKNOWN = "holds here", "does not hold here", "cannot tell here"
@@ -36,6 +36,10 @@ class CannotTell(Exception):
     """Raised by a check that lacks what it needs; its text is the reason."""
 
 
+class BrokenCheck(SchedLabError):
+    """A check that failed in a way it does not know: a mistake in this book, and no verdict."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """A sentence, where it was said, the kind of result that can test it, and the check on its summary.
@@ -51,7 +55,11 @@ class Claim:
     test: Callable[[pd.DataFrame], Verdict]
 
     def check(self, result: Result) -> Verdict:
-        """Judge the claim on a run.  Raises ParameterError for a result of another kind."""
+        """Judge the claim on a run.
+
+        Raises ParameterError for a result of another kind, and BrokenCheck, which names the claim, where its
+        check itself goes wrong.
+        """
         if result.kind != self.kind:
             raise ParameterError(
                 f"The claim {self.id} is about {self.kind}, not {result.kind}.",
@@ -59,10 +67,16 @@ class Claim:
             )
         if result.timing in ("vm-emulated", "deterministic"):
             return Verdict(UNKNOWN, "This ran in a guest whose times are no machine's.")
+        table = result.summary()
         try:
-            verdict = self.test(result.summary())
+            verdict = self.test(table)
         except CannotTell as reason:
             verdict = Verdict(UNKNOWN, str(reason))
+        except Exception as error:
+            raise BrokenCheck(
+                f"The check of the claim {self.id} broke on this run: {type(error).__name__}: {error}",
+                "The mistake is the book's; the other claims can be judged by their ids.",
+            ) from error
         if result.stands_in:
             there = f"On the recorded machine it {_THERE[verdict.outcome]}: {verdict.reason}"
             return Verdict(UNKNOWN, f"Not measured here. {there}")
