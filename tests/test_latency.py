@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import judge, knobs, lock, machine
+from sched_labs import figures, judge, knobs, lock, machine
 from sched_labs.errors import ParameterError, PlacementError
 from sched_labs.experiments import find
 from sched_labs.experiments import slices as slices_module
@@ -298,6 +298,7 @@ def test_hogs_share_by_weight_and_a_real_time_hog_is_ended(hog: Result) -> None:
     # Every block ended, and at its time: the watchdog can run whatever the hogs do.
     assert (hog.data["elapsed_ns"] < 5e9).all()
     drawn(hog)
+    guessed_at(hog.plot(predictions=[{"value": 20, "unit": "%"}]), 20, "x")
 
 
 def test_a_real_time_hog_never_gets_the_last_cpu(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -325,8 +326,17 @@ def test_reservations_up_to_the_edge(tmp_path_factory: pytest.TempPathFactory) -
     again = tiny("policies.admission", tmp_path_factory)  # the reservations have ended with their threads
     assert again.summary().iloc[0]["granted"] == row["granted"]
     drawn(result)
+    guessed_at(result.plot(predictions=[{"value": 80, "unit": "%"}]), 80, "y")
     with pytest.raises(ParameterError):
         result.plot(predictions=[{"value": 1, "unit": "ms"}])
+
+
+def guessed_at(figure: figures.Figure, place: float, axis: str) -> None:
+    """There is one dashed line, and it stands where the reader's guess is."""
+    lines = [line for ax in figure.mpl.axes for line in ax.lines if "prediction" in str(line.get_label())]
+    assert len(lines) == 1
+    assert set((lines[0].get_xdata if axis == "x" else lines[0].get_ydata)()) == {place}
+    assert "Dashed, your prediction" in figure.alt
 
 
 @pytest.mark.parametrize(
@@ -438,6 +448,7 @@ def test_gaps_of_a_lonely_thread(lonely: Result) -> None:
     if np.isfinite(row["period_ns"]):
         assert row["period_lo_ns"] <= row["period_ns"] <= row["period_hi_ns"]
     drawn(lonely)
+    guessed_at(lonely.plot(predictions=[{"value": 50, "unit": "ms"}]), 50e6, "x")
 
 
 X86 = """            CPU0       CPU1

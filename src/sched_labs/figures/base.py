@@ -38,11 +38,12 @@ class Drawable(Protocol):
 
 _NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
 _BYTES = {"B": 1.0, "bytes": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3}
+_SHARE = "%"
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the reader expected: a time, drawn against the time axis, or a size, against the size axis."""
+    """What the reader expected: a time, a size or a share, drawn against the axis of such values."""
 
     value: float
     unit: str
@@ -57,6 +58,11 @@ class Prediction:
     def size_bytes(self) -> float | None:
         """The value in bytes, or None when it is no size."""
         return self.value * _BYTES[self.unit] if self.unit in _BYTES else None
+
+    @property
+    def percent(self) -> float | None:
+        """The value as a share in percent, or None when it is none."""
+        return self.value if self.unit == _SHARE else None
 
 
 class Figure:
@@ -270,10 +276,10 @@ def _prediction(given: Prediction | Mapping[str, Any]) -> Prediction:
         raise ParameterError(
             f"{given!r} is not a prediction.", "Give a value and a unit, such as Prediction(2, 'µs')."
         ) from error
-    if made.ns is None and made.size_bytes is None:
+    if made.ns is None and made.size_bytes is None and made.percent is None:
         raise ParameterError(
-            f"A prediction in {made.unit!r} is neither a time nor a size.",
-            f"Use one of {', '.join((*_NS, *_BYTES))}.",
+            f"A prediction in {made.unit!r} is neither a time nor a size nor a share.",
+            f"Use one of {', '.join((*_NS, *_BYTES, _SHARE))}.",
         )
     if not (math.isfinite(made.value) and made.value > 0):
         raise ParameterError(
@@ -332,6 +338,21 @@ def times_ns(predictions: Sequence[Prediction]) -> list[tuple[str, float]]:
     ]
 
 
+def percents(predictions: Sequence[Prediction]) -> list[tuple[str, float]]:
+    """Predictions for a figure of shares only: label and percent.  ParameterError for others among them."""
+    others = [made for made in predictions if made.percent is None]
+    if others:
+        raise ParameterError(
+            f"A prediction in {others[0].unit!r} has no axis on this figure.",
+            f"It shows shares, in {_SHARE}.",
+        )
+    return [
+        (f"{made.label}: {axes.number_text(share)} %", share)
+        for made in predictions
+        if (share := made.percent) is not None
+    ]
+
+
 def dashed() -> dict[str, Any]:
     """How a prediction is drawn."""
     return {
@@ -348,8 +369,12 @@ def also_drawn(recorded: Drawable | None, predictions: Sequence[Prediction]) -> 
         [] if recorded is None else [f" Behind it, pale: a run recorded on {machine_name(recorded.machine)}."]
     )
     for made in predictions:
-        size = made.size_bytes
-        value = axes.time_text(made.ns or 0) if size is None else axes.size_text(size)
+        if made.percent is not None:
+            value = f"{axes.number_text(made.percent)} %"
+        elif made.size_bytes is not None:
+            value = axes.size_text(made.size_bytes)
+        else:
+            value = axes.time_text(made.ns or 0)
         parts.append(f" Dashed, {made.label}: {value}.")
     return "".join(parts)
 

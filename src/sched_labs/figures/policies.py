@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from ..errors import ParameterError
 from . import axes, style
 from .base import (
     Drawable,
@@ -25,6 +24,7 @@ from .base import (
     draws,
     each,
     machine_name,
+    percents,
     provenance,
     times_ns,
 )
@@ -168,22 +168,14 @@ def hog_frame(result: Drawable) -> pd.DataFrame:
     return columns(result.summary(), wanted, "The summary of these hogs")
 
 
-def _no_predictions(predictions: Sequence[Prediction], of_what: str) -> None:
-    if predictions:
-        raise ParameterError(
-            f"A prediction in {predictions[0].unit!r} has no axis on this figure.",
-            f"It shows {of_what}; compare the number with the caption.",
-        )
-
-
 @draws(HOG)
 def draw_hog(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
     """Each pair's CPU as one bar: what the second hog got is the strong part."""
-    _no_predictions(predictions, "shares of a CPU")
+    marks = percents(predictions)
     table = hog_frame(result)
     names = [str(name) for name in table["pair"]]
     with style.drawing():
-        drawing = canvas(_ROW * 1.2 * len(names) + 120)
+        drawing = canvas(_ROW * 1.2 * len(names) + 120 + 22 * len(marks))
         ax = drawing.add_subplot()
         _rows_axis(ax, names)
         first, second = style.colour(style.FLOOR), style.colour(style.ALONE)
@@ -194,13 +186,14 @@ def draw_hog(result: Drawable, recorded: Drawable | None, predictions: Sequence[
                 f"{axes.number_text(row.second_percent, 2)} %, at most "
                 f"{axes.time_text(row.longest_gap_ns, 2)} without",
                 (max(row.second_percent, 0), y), xytext=(6, 0), textcoords="offset points", va="center",
-                fontsize=style.SMALL,
+                fontsize=style.SMALL, zorder=3.5, bbox={"facecolor": first, "edgecolor": "none", "pad": 1},
             )  # fmt: skip
         handles: list[Any] = [Patch(color=second, label="what the second of two hogs gets")]
         handles.append(Patch(color=first, label="what the first takes"))
         if recorded is not None:
             handles.append(_hog_recorded(ax, hog_frame(recorded), names, machine_name(recorded.machine)))
-        ax.set_xlim(0, 100)
+        handles += [ax.axvline(share, label=text, **dashed()) for text, share in marks]
+        ax.set_xlim(0, max([100.0, *(1.03 * share for _, share in marks)]))
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} %"))
         ax.set_xlabel("share of the CPU")
         drawing.legend(handles=handles, loc="outside upper left", ncols=1)
@@ -263,7 +256,7 @@ def admission_frame(result: Drawable) -> pd.DataFrame:
 @draws(ADMISSION)
 def draw_admission(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
     """The reservations as steps up to the refusal, with the kernel's limit."""
-    _no_predictions(predictions, "shares of a CPU")
+    marks = percents(predictions)
     table = admission_frame(result)
     row = result.summary().iloc[0]
     granted, refused = table[table["granted"]], table[~table["granted"]]
@@ -287,7 +280,8 @@ def draw_admission(result: Drawable, recorded: Drawable | None, predictions: Seq
             edge = float(recorded.summary()["granted_percent"].iloc[0])
             name = f"recorded: {machine_name(recorded.machine)}"
             handles.append(ax.axhline(edge, color=style.colour(style.RECORDED), linewidth=3.0, label=name))
-        ax.set_ylim(0, 105)
+        handles += [ax.axhline(share, label=text, **dashed()) for text, share in marks]
+        ax.set_ylim(0, max([105.0, *(1.03 * share for _, share in marks)]))
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} %"))
         ax.set_ylabel("reserved, per CPU")
         ax.set_xlabel("reservations asked for, one after the other")

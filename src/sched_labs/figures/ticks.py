@@ -1,4 +1,4 @@
-"""What interrupts a lonely thread: its gaps by length, and by where in the period of the tick they fall."""
+"""What interrupts a lonely thread: how often something regular does, and all its gaps by length and place."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from . import axes, style
@@ -52,18 +53,18 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
-    """Every gap as a dot: across, where in the period it began; up, how long it was."""
+    """Above, the periods that the trials found; below, every gap as a dot by its place in them and length."""
     table = frame(result)
     row = result.summary().iloc[0]
     marks = times_ns(predictions)
     with style.drawing():
-        drawing = canvas(360)
-        ax = drawing.add_subplot()
-        low = min([table["gap_ns"].min(), *(ns for _, ns in marks)]) / 1.4
-        high = max([table["gap_ns"].max(), *(ns for _, ns in marks)]) * 1.4
-        axes.log_time(ax, "y", low, high)
+        drawing = canvas(460 + 22 * len(marks))
+        periods, ax = drawing.subplots(2, 1, height_ratios=[1, 9])
+        above = _periods(periods, result, row, recorded, marks)
+        axes.log_time(ax, "y", table["gap_ns"].min() / 1.4, table["gap_ns"].max() * 1.4)
         shown = table if len(table) <= 1500 else table.sample(1500, random_state=0)
         handles: list[Any] = [
+            *above,
             ax.scatter(
                 shown["phase_percent"], shown["gap_ns"], s=16, linewidth=0, alpha=0.6,
                 color=style.colour(style.PREEMPTED), label="a gap: something else had the CPU",
@@ -74,7 +75,6 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             if math.isfinite(other):
                 name = f"half of the tick's gaps, recorded: {machine_name(recorded.machine)}"
                 handles.append(ax.axhline(other, color=style.colour(style.RECORDED), linewidth=3, label=name))
-        handles += [ax.axhline(ns, label=text, **dashed()) for text, ns in marks]
         ax.set_xlim(0, 100)
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} %"))
         ax.set_xlabel(_across(row))
@@ -83,13 +83,47 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     return Figure(
         drawing,
         KIND,
-        alt=f"Scatter plot of {len(table):,} gaps: length against place in the period. {_caption(row)}"
-        + also_drawn(recorded, predictions),
+        alt=f"Above, the period found, on a logarithmic axis. Below, a scatter plot of {len(table):,} gaps: "
+        f"length against place in the period. {_caption(row)}" + also_drawn(recorded, predictions),
         caption=_caption(row),
         provenance=provenance(result, recorded),
         data=table,
         title="What interrupts a thread that computes alone",
     )
+
+
+def _periods(
+    ax: Axes,
+    result: Drawable,
+    row: pd.Series,
+    recorded: Drawable | None,
+    marks: Sequence[tuple[str, float]],
+) -> list[Any]:
+    """The period that each trial found, the kernel's own, a recorded one and the reader's guess."""
+    known: dict[str, Any] = getattr(result, "parameters", {})
+    found = [t["period_ns"] for t in known.get("found", []) if math.isfinite(t["period_ns"] or math.nan)]
+    pale = math.nan if recorded is None else float(recorded.summary()["period_ns"].iloc[0])
+    tick = float(row["tick_ns"])
+    times = [ns for ns in (*found, pale, tick, *(ns for _, ns in marks)) if math.isfinite(ns)] or [1e6, 1e7]
+    axes.log_time(ax, "x", min(times) / 2, max(times) * 2)
+    ax.set_xlabel("from one regular gap to the next")
+    ax.set_yticks([])
+    ax.set_ylim(0, 1)
+    for side in ("left", "right", "top"):
+        ax.spines[side].set_visible(False)
+    handles: list[Any] = []
+    if math.isfinite(pale) and recorded is not None:
+        name = f"recorded: {machine_name(recorded.machine)}"
+        handles.append(ax.axvline(pale, color=style.colour(style.RECORDED), linewidth=6, label=name))
+    if math.isfinite(tick):
+        look: dict[str, Any] = {"color": style.colour(style.NEUTRAL), "linewidth": 1.4}
+        handles.append(ax.axvline(tick, label=f"the kernel's tick, 1/HZ: {axes.time_text(tick)}", **look))
+    if found:
+        handles += ax.plot(
+            found, [0.5] * len(found), linestyle="none", marker="D", markersize=7,
+            color=style.colour(style.PREEMPTED), label="the period found, a mark for each trial",
+        )  # fmt: skip
+    return handles + [ax.axvline(ns, label=text, **dashed()) for text, ns in marks]
 
 
 def _across(row: pd.Series) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from ..errors import ResultError
+from ..errors import ParameterError, ResultError
 from . import axes, style
 from .base import (
     Drawable,
@@ -278,6 +278,10 @@ def _predictions(ax: Axes, predictions: Sequence[Prediction]) -> list[Any]:
         elif made.size_bytes is not None:
             text = f"{made.label}: {axes.size_text(made.size_bytes)}"
             handles.append(ax.axvline(made.size_bytes, label=text, **dashed()))
+        else:
+            raise ParameterError(
+                f"A prediction in {made.unit!r} has no axis on this figure.", "Give a time or a size."
+            )
     return handles
 
 
