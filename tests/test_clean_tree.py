@@ -36,6 +36,7 @@ ROOMS = (
     {
         "widgets",
         "controls",
+        "defence",
         "calculators",
         "explore",
         "doctor",

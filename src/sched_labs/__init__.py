@@ -79,6 +79,7 @@ _WHERE = {
     "recorded": ("sched_labs.result", "recorded"),
     "predict": ("sched_labs.widgets", "predict"),
     "judge": ("sched_labs.claims", "judge"),
+    "defend": ("sched_labs.defence", "defend"),
 }
 
 __all__ = ["SchedLabError", "__version__", *_WHERE]

@@ -1,0 +1,68 @@
+"""A number with all that defends it: its interval, how it was measured, and the baseline that it is not.
+
+Every chapter ends with a few of these, computed from the reader's own run.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+
+from .errors import ParameterError
+from .figures.axes import number_text, size_text, time_text
+from .result import Result
+
+_WIDTH = 68
+_UNITS = {"ns": time_text, "B": size_text}
+
+
+def defend(
+    result: Result,
+    what: str,
+    value: Sequence[float],
+    *,
+    unit: str = "ns",
+    measured: str,
+    instead: str,
+    floor: float | None = None,
+) -> None:
+    """Print what a reader can say about one number of `result`, and what defends it.
+
+    what      what it is, as the beginning of a sentence: "A hand-over on one CPU costs"
+    value     the number and the two ends of its 95 % interval, or the number alone
+    unit      "ns" and "B" are written in the unit that suits; any other as it is
+    measured  how
+    instead   what it is not, and the baseline that shows it
+    floor     by how much the same condition differs from itself; an effect within it was not seen
+
+    Raises ParameterError where value is neither one number nor three.
+    """
+    if len(value) not in (1, 3):
+        raise ParameterError(
+            f"{len(value)} numbers are no value with its interval.", "Give one number, or three."
+        )
+
+    def text(number: float) -> str:
+        return _UNITS[unit](number) if unit in _UNITS else f"{number_text(number)} {unit}"
+
+    middle, *ends = (float(number) for number in value)
+    if not math.isfinite(middle):
+        _say(f"{what}: this run has no number for it. Its notes say why.")
+        return
+    interval = f" [{text(ends[0])} to {text(ends[1])}]" if ends else ""
+    lines = [f"{what} {text(middle)}{interval}.", f"Measured: {measured}.", f"It is not {instead}."]
+    if floor is not None:
+        clear = abs(middle) > floor and (not ends or ends[0] * ends[1] > 0)
+        seen = "." if clear else ": no difference was seen."
+        lines.append(f"The same against itself differs by {text(floor)}{seen}")
+    if result.flags:
+        lines.append("This run is flagged: read its notes before you quote the number.")
+    _say(*lines)
+
+
+def _say(first: str, *others: str) -> None:
+    print(textwrap.fill(first, _WIDTH, subsequent_indent="  "))
+    for line in others:
+        print(textwrap.fill(line, _WIDTH, initial_indent="  ", subsequent_indent="    "))
+    print()

@@ -1,0 +1,66 @@
+"""Tests of the sentence that defends a number."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from sched_labs.defence import defend
+from sched_labs.errors import ParameterError
+from sched_labs.result import Note, Result
+
+
+def _result(*notes: Note) -> Result:
+    return Result("test", pd.DataFrame({"time_ns": [1.0]}), {}, {}, notes=list(notes))
+
+
+def _said(capsys, result, value, **more) -> str:
+    how = {"measured": "with a clock", "instead": "the call alone, which takes 1 ns"} | more
+    defend(result, "A switch costs", value, **how)
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 68
+    return " ".join(out.split())
+
+
+def test_a_number_comes_with_its_interval_its_method_and_its_baseline(capsys):
+    said = _said(capsys, _result(), (1500, 1400, 1700))
+    assert "A switch costs 1.5 µs [1.4 µs to 1.7 µs]." in said
+    assert "Measured: with a clock." in said
+    assert "It is not the call alone, which takes 1 ns." in said
+    assert "flagged" not in said
+
+
+@pytest.mark.parametrize(
+    ("value", "floor", "seen"),
+    [
+        ((50, 40, 60), 20, True),
+        ((50, 40, 60), 70, False),  # within the floor
+        ((50, -10, 110), 20, False),  # the interval holds zero
+        ((-50, -60, -40), 20, True),  # less is a difference, too
+        ((50,), 20, True),
+        ((50,), 70, False),
+    ],
+)
+def test_a_difference_within_the_noise_is_not_claimed(capsys, value, floor, seen):
+    said = _said(capsys, _result(), value, floor=floor)
+    assert ("no difference was seen" not in said) == seen
+    assert f"The same against itself differs by {floor} ns" in said
+
+
+def test_sizes_and_shares_keep_their_unit(capsys):
+    assert "costs 2 KiB [1 KiB to 3 KiB]" in _said(capsys, _result(), (2048, 1024, 3072), unit="B")
+    assert "costs 12.5 %." in _said(capsys, _result(), (12.5,), unit="%")
+
+
+def test_a_flagged_run_says_so(capsys):
+    assert "This run is flagged" in _said(capsys, _result(Note("flag", "the counts disagree")), (1,))
+
+
+def test_what_was_not_measured_has_no_sentence(capsys):
+    said = _said(capsys, _result(), (float("nan"),) * 3)
+    assert "no number" in said and "Measured" not in said
+
+
+def test_half_an_interval_is_refused(capsys):
+    with pytest.raises(ParameterError, match="2 numbers"):
+        _said(capsys, _result(), (1, 2))
