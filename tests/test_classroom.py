@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -91,18 +93,27 @@ BROKEN = [
     (broken(lambda c: c.update(results=[])), "list of results"),
     (broken(lambda c: c.update(results=[1])), "a result in it"),
     (broken(lambda c: c["results"][0].update(kind=7)), "no kind"),
-    (broken(lambda c: c["results"][0].update(numbers_ns={"a": "1"})), "a number in it"),
-    (broken(lambda c: c["results"][0].update(numbers_ns={"a": True})), "a number in it"),
-    (broken(lambda c: c["results"][0].update(numbers_ns={"a": 1e300})), "a number in it"),
+    (broken(lambda c: c["results"][0].update(numbers_ns={"largest warm-up": "1"})), "a number in it"),
+    (broken(lambda c: c["results"][0].update(numbers_ns={"largest warm-up": True})), "a number in it"),
+    (broken(lambda c: c["results"][0].update(numbers_ns={"largest warm-up": 1e300})), "a number in it"),
+    (broken(lambda c: c["results"][0].update(numbers_ns={"largest warm-up": 10**400})), "a number in it"),
+    (broken(lambda c: c["results"][0].update(numbers_ns={"one of my own": 1})), "a number in it"),
+    (broken(lambda c: c["results"][0].update(numbers_ns=[1])), "a number in it"),
     (broken(lambda c: c["results"][0].update(claims={"nobody-said": "holds here"})), "a verdict"),
     (broken(lambda c: c["results"][0].update(claims={"000-007": "true"})), "a verdict"),
+    (broken(lambda c: c["results"][0].update(claims={"000-007": ["holds here"]})), "a verdict"),
+    (broken(lambda c: c["results"][0].update(claims={"000-007": {}})), "a verdict"),
+    (broken(lambda c: c["machine"].update(kernel="\ud800")), "a fact of its machine"),
+    (broken(lambda c: c["machine"].update(kernel="a\nb")), "a fact of its machine"),
+    (broken(lambda c: c.update(version="9" * 5000)), "version"),
 ]
 
 
 @pytest.mark.parametrize(("text", "said"), BROKEN, ids=[said for _, said in BROKEN])
 def test_a_damaged_card_is_refused(text: bytes, said: str) -> None:
-    with pytest.raises(SchedLabError, match=said):
+    with pytest.raises(SchedLabError, match=said) as refused:
         card.parse(text)
+    assert len(str(refused.value)) < 200
 
 
 def test_not_a_number_is_no_number() -> None:
@@ -147,7 +158,6 @@ def test_a_folder_of_cards_becomes_a_page(tmp_path: Path) -> None:
 def test_what_comes_from_a_card_is_escaped(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     one = made_up(kernel=evil)
-    one["results"][0]["numbers_ns"] = {evil: 5.0}
     page = board.page({"a.json": card.parse(data_of(one))}, {evil: evil})
     assert evil not in page
 
@@ -155,8 +165,26 @@ def test_what_comes_from_a_card_is_escaped(tmp_path: Path) -> None:
 def test_the_board_says_what_it_cannot_do(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="no folder"):
         board.read(tmp_path / "nowhere")
-    with pytest.raises(ParameterError, match="No card has a number"):
+    with pytest.raises(ParameterError, match="no card to show"):
         board.page({}, {})
+    with pytest.raises(ParameterError, match="No card has a number"):
+        board.strips({})
+    without = made_up()
+    without["results"][0]["numbers_ns"] = {}
+    page = board.page({"a.json": without}, {})
+    [said] = [claim.text for claim in claims.CLAIMS if claim.id == "000-007"]
+    assert "No card has a number" in page and said in unescape(page)
+
+
+def test_one_damaged_file_of_each_kind_leaves_the_board_to_the_others(tmp_path: Path) -> None:
+    for number, (text, _) in enumerate(BROKEN):
+        (tmp_path / f"{number}.json").write_bytes(text)
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "nowhere.json").symlink_to(tmp_path / "not-there")
+    (tmp_path / "good.json").write_bytes(data_of(made_up()))
+    cards, refused = board.read(tmp_path)
+    assert list(cards) == ["good.json"] and len(refused) == len(BROKEN) + 2
+    assert "1 machines" in board.page(cards, refused)
 
 
 # ---- the collector ----
@@ -206,6 +234,52 @@ def test_what_is_refused_leaves_nothing_and_breaks_nothing(server: collector.Col
     collector.send(made_up(1), where(server), "4711")
 
 
+def test_every_kind_of_damage_is_refused_over_the_network(server: collector.Collector) -> None:
+    for text, _ in BROKEN:
+        request = urllib.request.Request(f"http://{where(server)}/card", text, {"X-Code": "4711"})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request)
+        assert refused.value.code in (400, 413), text[:80]
+        assert refused.value.read()
+    assert list(server.folder.iterdir()) == []
+    collector.send(made_up(), where(server), "4711")
+
+
+def test_codes_are_tried_one_after_the_other(server: collector.Collector) -> None:
+    began = time.monotonic()
+
+    def guess(number: int) -> None:
+        with pytest.raises(SchedLabError, match="not the code"):
+            collector.send(made_up(), where(server), f"{number:04d}")
+
+    with ThreadPoolExecutor(12) as guessing:
+        list(guessing.map(guess, range(12)))
+    assert time.monotonic() - began >= 12 * collector.DOUBT_S
+
+
+def test_a_full_board_and_a_full_disk_are_told(
+    server: collector.Collector, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts: list[int] = []
+    server.arrived = counts.append
+    monkeypatch.setattr(collector, "MOST_CARDS", 2)
+    for number in range(2):
+        collector.send(made_up(number), where(server), "4711")
+    with pytest.raises(SchedLabError, match="The board is full"):
+        collector.send(made_up(2), where(server), "4711")
+    assert counts == [1, 2]
+
+    def full(path: Path, text: str) -> None:
+        raise ResultError(f"Cannot write {path}: No space left on device.")
+
+    monkeypatch.setattr(collector, "MOST_CARDS", 3)
+    monkeypatch.setattr(collector, "write_text", full)
+    with pytest.raises(SchedLabError, match="tell the instructor") as said:
+        collector.send(made_up(2), where(server), "4711")
+    assert str(server.folder) not in str(said.value)
+    assert "No space left" in capsys.readouterr().err
+
+
 def test_a_collector_that_is_not_there() -> None:
     with pytest.raises(SchedLabError, match="cannot be reached"):
         collector.send(made_up(), "127.0.0.1:1", "4711")
@@ -230,6 +304,14 @@ def test_sharing_shows_first_and_asks(
     assert cli.main(["class", str(measured), "-o", str(page), "--mine", "mine.json"]) == 0
     assert "The class: 1 machines" in page.read_text()
     assert cli.main(["class", str(measured), "-o", str(page), "--mine", "other.json"]) == 2
+
+
+def test_a_card_of_everything_that_ships_is_no_damaged_one(data: Path) -> None:
+    for kind in sorted({claim.kind for claim in claims.CLAIMS} | set(card.HEADLINES)):
+        if found := result.recorded(kind):
+            found.save()
+    text = data_of(card.make())
+    assert len(card.parse(text)["results"]) > 20 and len(text) < card.LARGEST_BYTES / 2
 
 
 def test_the_doctor_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

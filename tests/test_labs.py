@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
 import subprocess
@@ -69,10 +71,11 @@ def test_whatever_the_sheet_compiles_is_laid_out(lab: labs.Lab, data: Path) -> N
 def test_the_solution_passes_and_the_starter_does_not(lab: labs.Lab) -> None:
     if lab.name in NEEDS_TWO and len(machine.survey().cpus_allowed) < 2:
         pytest.skip("this lab needs two CPUs")
-    # A machine that does other things meanwhile can spoil a measurement; not twice in a row.
-    solved = labs.check_folder(lab, lab.folder / "solution", seed=1)
-    if not solved.passed:
-        solved = labs.check_folder(lab, lab.folder / "solution", seed=2)
+    # A machine that does other things meanwhile can spoil a measurement; not three times in a row.
+    for seed in (1, 2, 3):
+        solved = labs.check_folder(lab, lab.folder / "solution", seed=seed)
+        if solved.passed:
+            break
     assert solved.passed, str(solved)
     begun = labs.check_folder(lab, lab.folder / "starter", seed=1)
     assert not begun.passed, str(begun)
@@ -135,6 +138,20 @@ def test_broken_work_is_told_and_never_passes(small: labs.Lab, tmp_path: Path, t
     report = labs.check_folder(small, folder, seed=1)
     assert not report.passed
     assert said in report.findings[0][1]
+
+
+def test_a_busy_machine_is_told_with_what_is_missing(small: labs.Lab, tmp_path: Path) -> None:
+    (small.folder / "check.py").write_text(
+        "import time\n"
+        "def check(judge):\n"
+        "    time.sleep(1)\n"
+        "    judge.expect(False, good='', missing='it is another number')\n"
+    )
+    with contextlib.ExitStack() as stack:
+        for _ in range(os.cpu_count() or 1):
+            stack.callback(subprocess.Popen(["sh", "-c", "while :; do :; done"]).kill)
+        said = str(labs.check_folder(small, small.folder / "solution", seed=1))
+    assert "Other programs used" in said and "check again on a quiet machine" in said
 
 
 def test_no_file_no_pass(small: labs.Lab, tmp_path: Path) -> None:

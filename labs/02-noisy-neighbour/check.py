@@ -11,6 +11,7 @@ from sched_labs.labs import Judge
 ROUNDS = 3
 LIFE_S = 30
 SETTLE_S = 0.4  # so that whoever only adds up CPU time has some to add up
+AHEAD_S = 0.4  # by which the busy one is older: it is the busiest also where others use its CPU
 
 
 def burn(stack: contextlib.ExitStack, workers: int, cpus: list[int]) -> workloads.Workload:
@@ -36,10 +37,12 @@ def check(judge: Judge) -> None:
     for number in range(1, ROUNDS + 1):
         with contextlib.ExitStack() as stack:
             place = [int(cpu) for cpu in judge.rng.permutation(cpus)[:2]]
+            # Two workers on a CPU of their own: as busy as a process can be there, and harmless here.
+            busy = burn(stack, 2, place[1:])
+            time.sleep(AHEAD_S)
             service = burn(stack, 1, place[:1])
             noisy = burn(stack, 1, place[:1])
-            # Two workers on a CPU of their own: as busy as a process can be there, and harmless here.
-            others = [burn(stack, 2, place[1:]), sleeper(stack, place[:1]), sleeper(stack, place[1:])]
+            others = [busy, sleeper(stack, place[:1]), sleeper(stack, place[1:])]
             pids = [process.pid for process in (noisy, *others)]
             time.sleep(SETTLE_S)
             named = answer(service.tids[0], [int(pid) for pid in judge.rng.permutation(pids)])

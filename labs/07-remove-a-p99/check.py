@@ -65,13 +65,21 @@ def check(judge: Judge) -> None:
     able, why = cgroups.possible()
     with lock.machine("the lab's service"):
         loops = calibrate(WORK_US) if able else 0
-        ours, theirs, left = [], [], 0
+        ours, theirs, left, left_today = [], [], 0, 0
         for turn in range(TURNS):
             for settings_now, into in ((TODAY, theirs), (mine, ours)):
                 seed = judge.seed * TURNS + turn + 1
                 tail, waiting = served(settings_now, loops, seed) if able else simulated(settings_now, seed)
                 into.append(tail)
-                left += waiting if settings_now is mine else 0
+                if settings_now is mine:
+                    left += waiting
+                else:
+                    left_today += waiting
+    judge.need(
+        left_today <= TURNS * BATCH,
+        f"this machine had not even half a CPU for the service: under today's settings {left_today} requests "
+        "were left waiting, and none should be. Check again when it has less to do.",
+    )
     if not able:
         judge.remark(f"No group with a quota can be made here, so this was simulated: {why}")
     ratio = median(a / b for a, b in zip(ours, theirs, strict=True))

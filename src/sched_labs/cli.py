@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
 
     board = commands.add_parser("class", help="the cards of a whole room on one page")
     board.add_argument("folder", type=Path)
-    board.add_argument("-o", "--output", type=Path, required=True, metavar="PAGE", help="an .html file")
+    board.add_argument("-o", "--output", type=Path, default="class.html", metavar="PAGE", help="(class.html)")
     board.add_argument("--mine", metavar="NAME", help="the card in the folder that is lit up")
     board.set_defaults(handler=_class)
 
@@ -235,12 +235,15 @@ def _demo(options: argparse.Namespace) -> None:
 def _collect(options: argparse.Namespace) -> None:
     from .classroom import collector
 
-    with collector.Collector(options.folder, options.address, options.port) as server:
+    def arrived(count: int) -> None:
+        print(f"\r{count} cards", end="", flush=True)
+
+    with collector.Collector(options.folder, options.address, options.port, arrived=arrived) as server:
         port = server.server_address[1]
         print(
             f"Collecting cards in {options.folder} until Ctrl-C.  On every student's machine:\n\n"
             f"  sched-labs share --to ADDRESS-OF-THIS-MACHINE:{port} --code {server.code}\n\n"
-            "Whoever is in this network can reach this port; it takes cards and nothing else.",
+            "Whoever is in this network can reach this port; it takes cards and nothing else.\n",
             flush=True,
         )
         server.serve_forever()

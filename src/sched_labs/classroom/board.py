@@ -138,7 +138,15 @@ def _in_common(fails: list[dict[str, Any]], holds: list[dict[str, Any]]) -> str:
 
 
 def page(cards: dict[str, dict[str, Any]], refused: dict[str, str], mine: str | None = None) -> str:
-    """The board as one HTML file that needs nothing else.  What comes from cards is escaped."""
+    """The board as one HTML file that needs nothing else.  What comes from cards is escaped.
+
+    Raises ParameterError where there is no card at all.
+    """
+    if not cards:
+        raise ParameterError("There is no card to show.", "Students make theirs with: sched-labs share")
+    drawn = "<p>No card has a number to draw.</p>"
+    if not frame(cards).empty:
+        drawn = strips(cards, mine)._repr_html_()
     rows = "".join(
         f"<tr><td>{escape(row.claim)}</td><td>{row.holds}</td><td>{row.fails}</td><td>{row.unknown}</td>"
         f"<td>{escape(row.in_common)}</td></tr>"
@@ -162,7 +170,7 @@ th, td {{ text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px sol
 .wide {{ overflow-x: auto; }}
 </style></head><body><main>
 <h1>The class: {len(cards)} machines</h1>
-{strips(cards, mine)._repr_html_()}
+{drawn}
 <h2>What people say, machine by machine</h2>
 <div class="wide" tabindex="0" role="region" aria-label="claims"><table><thead><tr><th scope="col">Claim</th>
 <th scope="col">holds</th><th scope="col">does not</th><th scope="col">cannot tell</th>

@@ -57,6 +57,14 @@ HEADLINES: dict[str, Callable[[pd.DataFrame], dict[str, float]]] = {
     "runqlat.histogram": _waits,
     "sleeper.among_hogs": _sleeper,
 }
+# The names that these give: what somebody else sends draws no strips of its own.
+NUMBERS = {
+    "pipe switch, same cpu",
+    "pipe switch, other cpu",
+    "largest warm-up",
+    "run-queue latency, p99",
+    "sleeper among hogs, p99",
+}
 
 
 def numbers(run: result.Result) -> dict[str, float]:
@@ -124,7 +132,7 @@ def parse(data: bytes) -> dict[str, Any]:
         raise SchedLabError("This is no card of sched-labs.", "Make one with: sched-labs share")
     if found.get("version") != VERSION:
         raise SchedLabError(
-            f"This card has version {found.get('version')!r}, not {VERSION}.",
+            f"This card has version {found.get('version')!r:.20}, not {VERSION}.",
             "Use the same sched-labs everywhere.",
         )
     facts: Any = found.get("machine")
@@ -146,15 +154,17 @@ def parse(data: bytes) -> dict[str, Any]:
         )
         _require(
             isinstance(numbers, dict)
+            and set(numbers) <= NUMBERS
             and all(
                 isinstance(v, int | float) and not isinstance(v, bool) and 0 <= abs(v) < 1e15
                 for v in numbers.values()
-            )
-            and all(len(key) <= 60 for key in numbers),
-            "a number in it is none",
+            ),
+            "a number in it is none of this book's",
         )
         _require(
-            isinstance(verdicts, dict) and set(verdicts) <= known and set(verdicts.values()) <= outcomes,
+            isinstance(verdicts, dict)
+            and set(verdicts) <= known
+            and all(isinstance(v, str) and v in outcomes for v in verdicts.values()),
             "a verdict in it is none of this book's",
         )
     return found
@@ -164,7 +174,7 @@ def _plain(value: Any) -> bool:
     return (
         value is None
         or isinstance(value, bool | int | float)
-        or (isinstance(value, str) and len(value) <= 120)
+        or (isinstance(value, str) and len(value) <= 120 and value.isprintable())
     )
 
 

@@ -9,9 +9,10 @@ import secrets
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from .. import lock
 from ..errors import SchedLabError
 from . import desk, ledger
 from .catalogue import Lab
@@ -21,12 +22,16 @@ DEADLINE_S = 300.0
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found: (right, what is right or missing) in order, remarks, and the seed it asked with."""
+    """What a check found: (right, what is right or missing) in order, remarks, and the seed it asked with.
+
+    doubts: what else the machine did meanwhile, where that was much; it decides nothing.
+    """
 
     lab: str
     seed: int
     findings: tuple[tuple[bool, str], ...]
     remarks: tuple[str, ...]
+    doubts: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def passed(self) -> bool:
@@ -34,7 +39,11 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{'ok     ' if right else 'missing'}  {text}" for right, text in self.findings]
-        lines += [f"note     {text}" for text in self.remarks]
+        lines += [f"note     {text}" for text in (*self.remarks, *self.doubts)]
+        if self.doubts and not self.passed:
+            lines.append(
+                "note     What is missing may be due to that: check again on a quiet machine."
+            )
         verdict = "passed" if self.passed else "not yet"
         return "\n".join([*lines, f"{self.lab}: {verdict} (seed {self.seed})"])
 
@@ -74,9 +83,12 @@ def check_folder(
     try:
         said, _ = child.communicate(timeout=deadline_s)
     except subprocess.TimeoutExpired:
+        measuring = lock.holder()
         raise SchedLabError(
             f"The check of {lab.name} was not over after {deadline_s:.0f} s and was ended.",
-            "Does your code loop for ever?",
+            f"Does your code loop for ever, or did it wait for this to end: {measuring}?"
+            if measuring
+            else "Does your code loop for ever?",
         ) from None
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -92,4 +104,5 @@ def check_folder(
         seed,
         tuple((bool(right), text) for right, text in found["findings"]),
         tuple(found["remarks"]),
+        tuple(found["doubts"]),
     )

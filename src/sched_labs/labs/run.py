@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from ..errors import SchedLabError
+from ..experiments.surroundings import Surroundings
 from .judge import Judge, Stop
 
 
@@ -21,14 +22,19 @@ def main(lab: str, folder: str, seed: str) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules["check"] = module  # as for any imported module; dataclasses look themselves up there
     spec.loader.exec_module(module)
-    judge = Judge(Path(folder), int(seed))
+    judge, around = Judge(Path(folder), int(seed)), Surroundings()
     try:
         module.check(judge)
     except Stop:
         pass  # its finding says why
     except SchedLabError as error:
         judge.findings.append((False, f"This machine could not measure it: {error}"))
-    json.dump({"findings": judge.findings, "remarks": judge.remarks}, answer)
+    found = {
+        "findings": judge.findings,
+        "remarks": judge.remarks,
+        "doubts": Surroundings.doubts(around.since()),
+    }
+    json.dump(found, answer)
     answer.close()
 
 
