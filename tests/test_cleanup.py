@@ -178,6 +178,35 @@ def test_a_process_without_a_mark_is_never_seen() -> None:
         process.wait()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what others started")
+@pytest.mark.parametrize("elsewhere", [["setpriv", "--reuid=65534"], ["unshare", "--pid", "--fork"]])
+def test_root_leaves_alone_what_is_not_its_own(elsewhere: list[str]) -> None:
+    """Another user's workload, and a container's, whose owner has another number out here."""
+    mark = dead_owner()
+    with subprocess.Popen(
+        [*elsewhere, "sh", "-c", "exec sleep 300"],
+        env={"PATH": os.environ["PATH"], MARKER: mark},
+        start_new_session=True,
+    ) as process:
+        try:
+            assert wait_until(lambda: bool(_sleeps(process.pid))), "nothing was started there"
+            assert not _sleeps(process.pid) & {pid for pid, _ in _everybody()}
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _sleeps(session: int) -> set[int]:
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if int(words[3]) == session and b"sleep" in (entry / "cmdline").read_bytes().split(b"\0"):
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
 @pytest.fixture
 def make_in(monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.undo()  # the real groups, and still no process but ours:

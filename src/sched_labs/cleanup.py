@@ -2,6 +2,9 @@
 
 Nothing of this should be there, because every workload ends when its owner does.
 `sched-labs clean` is for the day when something is there all the same, and says what it found.
+
+It keeps to what is this user's, for root too.  A helper that root started is among it; one that sudo started
+belongs to nobody here, and ends when its program does or at its own deadline.
 """
 
 from __future__ import annotations
@@ -48,15 +51,22 @@ def clean(*, everything: bool = False) -> list[str]:
 
 
 def _marked() -> Iterator[tuple[int, str]]:
-    """(pid, owner's mark) of every process that a run started; for root of other users' too."""
+    """(pid, owner's mark) of every process of this user that a run started.
+
+    Root could read other users' too, and those of a container, whose owners have other numbers in there and
+    so would seem to be gone.
+    """
     prefix = f"{MARKER}=".encode()
+    numbers = Path("/proc/self/ns/pid").readlink()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
+            if entry.stat().st_uid != os.getuid() or (entry / "ns/pid").readlink() != numbers:
+                continue
             words = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
-            continue  # another user's, or gone
+            continue  # out of reach, or gone
         for word in words:
             if word.startswith(prefix):
                 yield int(entry.name), word[len(prefix) :].decode(errors="replace")
