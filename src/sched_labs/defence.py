@@ -9,23 +9,26 @@ import math
 import textwrap
 from collections.abc import Sequence
 
+import pandas as pd
+
 from .errors import ParameterError
 from .figures.axes import number_text, size_text, time_text
 from .result import Result
 
 _WIDTH = 68
+_KEEP = "\u00a0"  # a number stays on the line of its unit
 _UNITS = {"ns": time_text, "B": size_text}
 
 
 def defend(
     result: Result,
     what: str,
-    value: Sequence[float],
+    value: Sequence[float] | pd.Series,
     *,
     unit: str = "ns",
     measured: str,
     instead: str,
-    floor: float | None = None,
+    baseline: float | None = None,
 ) -> None:
     """Print what a reader can say about one number of `result`, and what defends it.
 
@@ -34,7 +37,7 @@ def defend(
     unit      "ns" and "B" are written in the unit that suits; any other as it is
     measured  how
     instead   what it is not, and the baseline that shows it
-    floor     by how much the same condition differs from itself; an effect within it was not seen
+    baseline  that baseline as a number: where the interval reaches down to it, the sentence says that it may be
 
     Raises ParameterError where value is neither one number nor three.
     """
@@ -44,18 +47,20 @@ def defend(
         )
 
     def text(number: float) -> str:
-        return _UNITS[unit](number) if unit in _UNITS else f"{number_text(number)} {unit}"
+        written = _UNITS[unit](number) if unit in _UNITS else f"{number_text(number)} {unit}"
+        return written.replace(" ", _KEEP)
 
     middle, *ends = (float(number) for number in value)
     if not math.isfinite(middle):
         _say(f"{what}: this run has no number for it. Its notes say why.")
         return
     interval = f" [{text(ends[0])} to {text(ends[1])}]" if ends else ""
-    lines = [f"{what} {text(middle)}{interval}.", f"Measured: {measured}.", f"It is not {instead}."]
-    if floor is not None:
-        clear = abs(middle) > floor and (not ends or ends[0] * ends[1] > 0)
-        seen = "." if clear else ": no difference was seen."
-        lines.append(f"The same against itself differs by {text(floor)}{seen}")
+    doubtful = baseline is not None and not min([middle, *ends]) > baseline
+    lines = [
+        f"{what} {text(middle)}{interval}.",
+        f"Measured: {measured}.",
+        f"It {'may be' if doubtful else 'is not'} {instead}.",
+    ]
     if result.flags:
         lines.append("This run is flagged: read its notes before you quote the number.")
     _say(*lines)
