@@ -45,6 +45,20 @@ def test_what_the_baseline_does_not_rule_out_may_be(capsys, value, baseline, sai
     assert said in _said(capsys, _result(), value, baseline=baseline)
 
 
+@pytest.mark.parametrize(
+    ("value", "floor", "said"),
+    [
+        ((50, 40, 60), 20, "It is not noise: the same against itself differs by 20 ns."),
+        ((50, 10, 90), 20, "It is not noise"),  # clear of zero, and its middle clear of the floor
+        ((50, 40, 60), 70, "It may be noise"),
+        ((50, -10, 110), 20, "It may be noise"),  # the interval holds zero
+        ((-50, -60, -40), 20, "It is not noise"),  # less is a difference, too
+    ],
+)
+def test_noise_is_judged_as_in_the_figures(capsys, value, floor, said):
+    assert said in _said(capsys, _result(), value, floor=floor)
+
+
 def test_sizes_and_shares_keep_their_unit(capsys):
     assert "costs 2 KiB [1 KiB to 3 KiB]" in _said(capsys, _result(), (2048, 1024, 3072), unit="B")
     assert "costs 12.5 %." in _said(capsys, _result(), (12.5,), unit="%")
@@ -62,3 +76,8 @@ def test_what_was_not_measured_has_no_sentence(capsys):
 def test_half_an_interval_is_refused(capsys):
     with pytest.raises(ParameterError, match="2 numbers"):
         _said(capsys, _result(), (1, 2))
+
+
+def test_a_number_without_an_interval_is_not_held_against_noise(capsys):
+    with pytest.raises(ParameterError, match="alone"):
+        _said(capsys, _result(), (1,), floor=1)

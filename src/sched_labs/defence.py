@@ -14,6 +14,7 @@ import pandas as pd
 from .errors import ParameterError
 from .figures.axes import number_text, size_text, time_text
 from .result import Result
+from .stats import Interval, seen
 
 _WIDTH = 68
 _KEEP = "\u00a0"  # a number stays on the line of its unit
@@ -27,8 +28,9 @@ def defend(
     *,
     unit: str = "ns",
     measured: str,
-    instead: str,
+    instead: str = "",
     baseline: float | None = None,
+    floor: float | None = None,
 ) -> None:
     """Print what a reader can say about one number of `result`, and what defends it.
 
@@ -37,14 +39,17 @@ def defend(
     unit      "ns" and "B" are written in the unit that suits; any other as it is
     measured  how
     instead   what it is not, and the baseline that shows it
-    baseline  that baseline as a number: where the interval reaches down to it, the sentence says that it may be
+    baseline  that baseline as a number: where the interval reaches down to it, it "may be" that
+    floor     by how much the same condition differs from itself: within it, it "may be" noise
 
-    Raises ParameterError where value is neither one number nor three.
+    Raises ParameterError where value is neither one number nor three, or a floor stands beside one alone.
     """
     if len(value) not in (1, 3):
         raise ParameterError(
             f"{len(value)} numbers are no value with its interval.", "Give one number, or three."
         )
+    if floor is not None and len(value) == 1:
+        raise ParameterError("A number alone is not held against noise.", "Give its interval, too.")
 
     def text(number: float) -> str:
         written = _UNITS[unit](number) if unit in _UNITS else f"{number_text(number)} {unit}"
@@ -55,12 +60,15 @@ def defend(
         _say(f"{what}: this run has no number for it. Its notes say why.")
         return
     interval = f" [{text(ends[0])} to {text(ends[1])}]" if ends else ""
-    doubtful = baseline is not None and not min([middle, *ends]) > baseline
-    lines = [
-        f"{what} {text(middle)}{interval}.",
-        f"Measured: {measured}.",
-        f"It {'may be' if doubtful else 'is not'} {instead}.",
-    ]
+    lines = [f"{what} {text(middle)}{interval}.", f"Measured: {measured}."]
+    if instead:
+        clear = baseline is None or min([middle, *ends]) > baseline
+        lines.append(f"It {'is not' if clear else 'may be'} {instead}.")
+    if floor is not None:
+        clear = seen(Interval(middle, *ends), floor)
+        lines.append(
+            f"It {'is not' if clear else 'may be'} noise: the same against itself differs by {text(floor)}."
+        )
     if result.flags:
         lines.append("This run is flagged: read its notes before you quote the number.")
     _say(*lines)
