@@ -29,10 +29,14 @@ def case(
     queue: float = 1,
     stall: float = 100e3,
     half: float = 0.02,
+    saved: float = np.nan,
+    move: float = np.nan,
 ) -> Row:
     row: Row = {"owner": owner, "intruder": intruder, "placement": placement, "moves_per_request": moves,
                 "kernel_moves_per_request": kernel, "queue_requests": queue, "waiting_threads": 2,
-                "stall_ns": stall}  # fmt: skip
+                "stall_ns": stall, "floor_ns_per_request": 1e3, "move_ns": move,
+                "foreseen_ns_per_request": move * moves, "saved_ns_per_request": saved,
+                "saved_lo_ns_per_request": saved - 5e3, "saved_hi_ns_per_request": saved + 5e3}  # fmt: skip
     for name, value in (("ratio{}_p99", ratio), ("p99{}_ns", p99), ("switches{}_per_request", switches),
                         ("cpu{}_ns_per_request", cpu)):  # fmt: skip
         for part, factor in (("", 1), ("_lo", 1 - half), ("_hi", 1 + half)):
@@ -47,7 +51,7 @@ def ratios(thread: float, request: float, long: float | None = None) -> list[Row
             row["intruder"] == "long" else row for row in rows]  # fmt: skip
 
 
-MOVED = case(placement="free", cpu=200e3, moves=0.2, kernel=0.3)
+MOVED = case(placement="free", cpu=200e3, moves=0.2, kernel=0.3, move=40e3)
 CASES: list[Case] = [
     ("000-074", HOLDS, ratios(0.5, 2), "thread's data, intruder none: 0.5 (0.49 to 0.51)"),
     ("000-074", FAILS, ratios(0.5, 2, long=10), "thread's data, intruder long: 10"),
@@ -55,9 +59,13 @@ CASES: list[Case] = [
     ("000-074", UNKNOWN, ratios(0.5, 1), "Not every difference is seen"),
     ("000-074", UNKNOWN, ratios(1.2, 0.9), "Not every difference is seen"),
     ("000-074", UNKNOWN, ratios(0.5, 2)[1:], "did not measure the thread's data"),
-    ("000-087", HOLDS, [case(), MOVED], "pinned 50 µs, free 200 µs with 0.2 moves"),
-    ("000-087", FAILS, [case(cpu=300e3), MOVED], "pinned 300 µs, free 200 µs"),
-    ("000-087", UNKNOWN, [case(cpu=199e3), MOVED], "overlap"),
+    ("000-087", HOLDS, [case(saved=10e3), MOVED], "pinned 50 µs, free 200 µs with 0.2 moves"),
+    ("000-087", HOLDS, [case(saved=10e3), MOVED], "could save 8 µs a request. It saved 10 µs (5"),
+    ("000-087", HOLDS, [case(saved=10e3), case(placement="free", moves=0.2)], "0.2 moves a request. It"),
+    ("000-087", FAILS, [case(cpu=300e3, saved=-10e3), MOVED], "It cost 10 µs (5 µs to 15 µs)"),
+    ("000-087", UNKNOWN, [case(saved=4e3), MOVED], "clear of the noise"),
+    ("000-087", UNKNOWN, [case(saved=10e3) | {"floor_ns_per_request": 20e3}, MOVED], "clear of the noise"),
+    ("000-087", UNKNOWN, [case(), MOVED], "No trial has both"),
     ("000-087", UNKNOWN, [case(), case(placement="free")], "hardly moved either"),
     ("000-087", UNKNOWN, [case()], "no free workers"),
     ("000-097", HOLDS, [case(), MOVED], "At most 0 moves a request pinned, and 0.3 free"),

@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 from test_experiments import documented_columns, gone
 
-from sched_labs import experiments, lock, policies
+from sched_labs import experiments, lock, policies, workloads
 from sched_labs.claims import judge
 from sched_labs.errors import ParameterError
 from sched_labs.experiments import pool
+from sched_labs.experiments.base import Run
 from sched_labs.probes import runqlat
 from sched_labs.probes.attribution import OCCUPANTS
 from sched_labs.probes.channel import Availability
@@ -42,40 +43,135 @@ def test_it_is_found_by_name() -> None:
     assert experiments.find("pool.pinned") is pool.pinned
 
 
-def test_every_case_has_its_requests_in_order(tiny: Result) -> None:
-    data, counted = tiny.data, pd.DataFrame(tiny.parameters["counted"])
-    assert len(counted) == 2 * 2 * 3 * 2
-    sent = data.groupby([*pool.KEYS, "trial"]).size()
-    assert (sent == counted.set_index([*pool.KEYS, "trial"])["requests"].reindex(sent.index)).all()
-    assert sent.nunique() == 1
-    assert (data["start_ns"] >= data["due_ns"]).all()
-    assert (data["done_ns"] > data["start_ns"]).all()
-    assert set(data["worker"]) == {0, 1}
-    assert set(data["cpu"]) <= set(tiny.parameters["cpus"])
-    assert not (data["wait_ns"] < 0).any()
+@pytest.fixture(scope="module", params=pool.OWNERS)
+def records(request: pytest.FixtureRequest) -> tuple[str, pd.DataFrame, pd.DataFrame]:
+    """Whose the data are, the requests and the workers of one free pool of four."""
+    owner = str(request.param)
+    period = "200" if owner == "thread" else "800"
+    words = [
+        "--workers",
+        "4",
+        "--owner",
+        owner,
+        "--period-us",
+        period,
+        "--duration-ms",
+        "20",
+        "--hot",
+        "4096",
+    ]
+    with workloads.start("pool", words) as one:
+        told = one.run()
+    requests, workers = (
+        pd.DataFrame([record.values for record in told if record.kind == kind])
+        for kind in ("request", "worker")
+    )
+    return owner, requests, workers
 
 
-def test_a_thread_serves_one_request_at_a_time_and_only_its_own(tiny: Result) -> None:
-    for (owner, *_), one in tiny.data.groupby([*pool.KEYS, "trial"]):
-        for _, mine in one.groupby("worker"):
-            mine = mine.sort_values("start_ns")
-            assert (mine["start_ns"].to_numpy()[1:] >= mine["done_ns"].to_numpy()[:-1]).all()
-        if owner == "thread":
-            assert np.ptp(one.groupby("worker").size()) <= 1
+def test_every_request_is_served_once_and_in_order(records: tuple[str, pd.DataFrame, pd.DataFrame]) -> None:
+    owner, requests, workers = records
+    assert len(requests) == (400 if owner == "thread" else 25) == workers["requests"].sum()
+    assert (requests["start"] >= requests["due"]).all()
+    assert (requests["done"] > requests["start"]).all()
+    assert ("sent" in requests) == (owner == "request")
+    for _, mine in requests.groupby("worker"):
+        mine = mine.sort_values("start")
+        assert (mine["start"].to_numpy()[1:] >= mine["done"].to_numpy()[:-1]).all()
+
+
+def test_a_thread_has_one_request_in_each_period_at_any_moment_of_it(
+    records: tuple[str, pd.DataFrame, pd.DataFrame],
+) -> None:
+    owner, requests, workers = records
+    if owner == "request":
+        assert (requests["due"] == 800_000 * requests["number"]).all()
+        return
+    assert (workers["requests"] == 100).all()
+    for _, mine in requests.groupby("worker"):
+        assert (mine["due"] // 200_000 == np.arange(100)).all()
+    moment = requests["due"] % 200_000
+    assert moment.nunique() > 350 and 80_000 < moment.mean() < 120_000
+
+
+def test_every_case_has_its_trials_and_its_requests(tiny: Result) -> None:
+    data = tiny.data
+    assert len(data) == 2 * 2 * 3 * 2 and not data.duplicated([*pool.KEYS, "trial"]).any()
+    assert (data["requests"] == data["sent"]).all()
+    assert data.groupby("owner")["requests"].agg(["min", "max"]).to_numpy().tolist() == [
+        [75, 75],
+        [1200, 1200],
+    ]
+    assert (data["p50_ns"] <= data["p99_ns"]).all() and (data["p99_ns"] <= data["max_ns"]).all()
+    assert not (data["wait_max_ns"] < 0).any()
+    assert (data["dispatched_late_p99_ns"].isna() == (data["owner"] == "thread")).all()
+
+
+def test_a_recorded_run_is_small(tiny: Result) -> None:
+    assert len(tiny.to_json()) < 30_000
 
 
 def test_pinned_workers_stay_and_the_kernel_counts_no_fewer_moves(tiny: Result) -> None:
-    counted = pd.DataFrame(tiny.parameters["counted"])
-    pinned = counted[counted["placement"] == "pinned"]
-    assert (pinned["moves"] == 0).all()
-    cpus = tiny.data[tiny.data["placement"] == "pinned"].groupby("worker")["cpu"].unique()
-    assert [list(cpu) for cpu in cpus] == [[cpu] for cpu in tiny.parameters["cpus"]]
-    if counted["kernel_moves"].notna().all():
-        assert (counted["kernel_moves"] >= counted["moves"]).all()
+    data = tiny.data
+    assert (data.loc[data["placement"] == "pinned", "moves"] == 0).all()
+    if data["kernel_moves"].notna().all():
+        assert (data["kernel_moves"] >= data["moves"]).all()
+    else:
+        assert any("nr_migrations" in note.text for note in tiny.notes)
+
+
+def test_a_pool_that_does_not_keep_up_is_flagged() -> None:
+    run = Run("pool.pinned", "tiny", False)
+    row = {"owner": "thread", "intruder": "none", "placement": "free", "moves": 0, "kernel_moves": 0.0,
+           "requests": 9, "sent": 9, "dispatched_late_p99_ns": np.nan}  # fmt: skip
+    run.add([row | {"p50_ns": 1.9e6}, row | {"p50_ns": 1.8e6}])
+    pool._check_counts(run, {"thread": 200, "request": 800})
+    assert not run.notes
+    run.add([row | {"p50_ns": 2.5e6}, row | {"p50_ns": 2.5e6}, row | {"p50_ns": 2.5e6}])
+    pool._check_counts(run, {"thread": 200, "request": 800})
+    assert [note.level for note in run.notes] == ["flag"] and "thread_period_us" in run.notes[0].text
+
+
+def test_workers_are_placed_in_turn_and_only_if_they_are_to_be_pinned() -> None:
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    with workloads.start("pool", ["--workers", "3", "--duration-ms", "1"]) as one:
+        for placed, wanted in (("pinned", [{cpus[0]}, {cpus[1]}, {cpus[0]}]), ("free", [set(cpus)] * 3)):
+            pool._place(Run("pool.pinned", "tiny", False), one.tids, cpus, placed)
+            assert [os.sched_getaffinity(tid) for tid in one.tids[2:]] == wanted
+
+
+def trials(**changed: list[float]) -> Result:
+    """A CONSTRUCTED run: three trials of one case, pinned and free."""
+    rows: dict[str, list[Any]] = {
+        "placement": ["pinned"] * 3 + ["free"] * 3, "trial": [0, 1, 2] * 2, "requests": [1000] * 6,
+        "moves": [0] * 3 + [200] * 3, "kernel_moves": [0.0] * 3 + [210.0] * 3,
+        "cpu_ns": [30e6, 31e6, 30e6, 40e6, 41e6, 40e6], "p99_ns": [1e6] * 3 + [2e6] * 3,
+        "moved_work_p50_ns": [np.nan] * 3 + [60e3] * 3, "stayed_work_p50_ns": [15e3] * 6,
+    }  # fmt: skip
+    rest = ("voluntary_switches", "involuntary_switches", "p50_ns", "work_p50_ns", "work_p99_ns",
+            "queue_requests", "wait_max_ns")  # fmt: skip
+    data = pd.DataFrame(rows | dict.fromkeys(rest, [1.0] * 6) | changed).assign(
+        owner="thread", intruder="none"
+    )
+    stalls = {"workers": 4, "stall_us": {"none": 0}}
+    return Result(kind="pool.pinned", data=data, machine={}, parameters=stalls)
+
+
+def test_what_a_pin_saves_is_set_beside_what_moves_cost() -> None:
+    table = trials().summary().set_index("placement")
+    pin, free = table.loc["pinned"], table.loc["free"]
+    assert (pin.ratio_p99, pin.saved_ns_per_request, pin.floor_ns_per_request) == (0.5, 10e3, 1e3)
+    assert np.isnan(free.ratio_p99) and np.isnan(free.saved_ns_per_request) and np.isnan(pin.move_ns)
+    assert (free.move_ns, free.foreseen_ns_per_request) == (45e3, 9e3)
+
+
+def test_a_few_moves_tell_no_price() -> None:
+    free = trials(moves=[0, 0, 0, 20, 20, 20]).summary().set_index("placement").loc["free"]
+    assert free.moves_per_request == 0.02 and np.isnan(free.move_ns)
 
 
 def test_the_intruder_came_where_it_was_asked_for(tiny: Result) -> None:
-    counted = pd.DataFrame(tiny.parameters["counted"])
+    counted = tiny.data
     stalls = counted.groupby("intruder")["stalls"]
     assert stalls.max()["none"] == 0
     assert stalls.min()["short"] > stalls.max()["long"] >= 1
@@ -95,21 +191,17 @@ def test_its_summary_has_the_documented_columns(tiny: Result) -> None:
     assert (table["p99_lo_ns"] <= table["p99_ns"]).all() and (table["p99_ns"] <= table["p99_hi_ns"]).all()
     assert table.loc[table["placement"] == "pinned", "ratio_p99"].notna().all()
     assert table.loc[table["placement"] == "free", "ratio_p99"].isna().all()
+    assert table.loc[table["placement"] == "pinned", "saved_ns_per_request"].notna().all()
     assert (table["queue_requests"] >= 1).all()
 
 
 def test_the_longest_queue_is_what_was_due_and_in_nobodys_hand() -> None:
-    trial = pd.DataFrame(
-        {
-            "owner": ["thread"] * 5,
-            "worker": [0, 0, 0, 1, 1],
-            "due_ns": [0, 10, 20, 5, 15],
-            "start_ns": [30, 40, 50, 6, 16],
-        }
+    requests = pd.DataFrame(
+        {"worker": [0, 0, 0, 1, 1], "due": [0, 10, 20, 5, 15], "start": [30, 40, 50, 6, 16]}
     )
-    assert pool._longest_queue(trial) == 3
-    assert pool._longest_queue(trial.assign(owner="request")) == 3
-    assert pool._longest_queue(trial.assign(start_ns=trial["due_ns"] + 1)) == 1
+    assert pool._longest_queue(requests, "thread") == 3
+    assert pool._longest_queue(requests.assign(due=0, start=9), "request") == 5
+    assert pool._longest_queue(requests.assign(start=requests["due"] + 1), "thread") == 1
 
 
 def test_waits_are_told_by_cause_where_the_probe_is(tiny: Result) -> None:
@@ -144,14 +236,16 @@ def test_without_privilege_it_says_what_is_missing(tmp_path: Path, monkeypatch: 
     [
         {"workers": 1},
         {"workers": 10_000},
+        {"cpus": 1},
+        {"cpus": 10_000},
         {"hot_bytes": 10},
         {"hot_bytes": 1 << 40},
-        {"period_us": 0},
-        {"burst": 0},
+        {"thread_period_us": 0},
+        {"request_period_us": 0},
         {"short_us": 0},
         {"long_us": 1_000_000},
         {"duration_s": 0},
-        {"duration_s": 0.02, "period_us": 50_000},
+        {"duration_s": 0.02, "request_period_us": 50_000},
         {"trials": 0},
     ],
 )

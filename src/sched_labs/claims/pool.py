@@ -58,11 +58,19 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
     )
     if most["moves_per_request"] < OFTEN:
         raise CannotTell(f"Free workers hardly moved either. {reason}")
-    if pinned["cpu_hi_ns_per_request"] < most["cpu_lo_ns_per_request"]:
-        return Verdict(HOLDS, reason)
-    if pinned["cpu_lo_ns_per_request"] > most["cpu_hi_ns_per_request"]:
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals overlap. {reason}")
+    saved, low, high = (pinned[f"saved{part}_ns_per_request"] for part in ("", "_lo", "_hi"))
+    if pd.isna(saved):
+        raise CannotTell(f"No trial has both. {reason}")
+    if not pd.isna(most["foreseen_ns_per_request"]):
+        reason += (
+            f" A move made the next request {ns(most['move_ns'])} longer, so that a pin could save "
+            f"{ns(most['foreseen_ns_per_request'])} a request."
+        )
+    if abs(saved) > pinned["floor_ns_per_request"] and low > 0:
+        return Verdict(HOLDS, f"{reason} It saved {ns(saved)} ({ns(low)} to {ns(high)}).")
+    if abs(saved) > pinned["floor_ns_per_request"] and high < 0:
+        return Verdict(FAILS, f"{reason} It cost {ns(-saved)} ({ns(-high)} to {ns(-low)}).")
+    raise CannotTell(f"The difference does not stand clear of the noise. {reason}")
 
 
 def _no_moves(table: pd.DataFrame) -> Verdict:

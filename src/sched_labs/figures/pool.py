@@ -1,4 +1,4 @@
-"""A pool of workers, pinned or free: how long requests take while somebody has one of its CPUs."""
+"""A pool of workers, pinned or free: what requests cost, and how long they take while a CPU is taken away."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import pandas as pd
 
 from . import axes, style
 from .base import Drawable, Figure, Prediction, also_drawn, columns, draws, listed, provenance
-from .panels import NUMBER, TIME, Panel, check_predictions, dots, in_words
+from .panels import TIME, Panel, check_predictions, dots, in_words
 
 KIND = "pool.pinned"
 WHO = {"none": "nobody", "short": "short pieces", "long": "long pieces"}
 PANELS = [
+    Panel("The thread's data: CPU time a request", "thread_cpu_ns_per_request", TIME,
+          "thread_cpu_lo_ns_per_request", "thread_cpu_hi_ns_per_request", guessed=False),
     Panel("The thread's data: 99 % are done within", "thread_p99_ns", TIME, "thread_p99_lo_ns",
           "thread_p99_hi_ns"),
     Panel("The request's data: 99 % are done within", "request_p99_ns", TIME, "request_p99_lo_ns",
-          "request_p99_hi_ns"),
-    Panel("The thread's data: longest queue of requests", "thread_queue_requests", NUMBER, least=0.5),
+          "request_p99_hi_ns", guessed=False),
 ]  # fmt: skip
-_COLUMNS = ("owner", "intruder", "placement", "p99_ns", "p99_lo_ns", "p99_hi_ns", "queue_requests")
+_VALUES = ("p99_ns", "p99_lo_ns", "p99_hi_ns", "cpu_ns_per_request", "cpu_lo_ns_per_request",
+           "cpu_hi_ns_per_request", "queue_requests")  # fmt: skip
+_COLUMNS = ("owner", "intruder", "placement", *_VALUES)
 
 
 def frame(result: Drawable) -> pd.DataFrame:
@@ -28,15 +31,16 @@ def frame(result: Drawable) -> pd.DataFrame:
     - case: intruder and placement in one word, such as short_pinned
     - thread_p99_ns, thread_p99_lo_ns, thread_p99_hi_ns: from the time at which a request was due until it was
       done, where the data are the thread's; the same with request_ where they are the request's
+    - thread_cpu_ns_per_request, thread_cpu_lo_ns_per_request, thread_cpu_hi_ns_per_request, and the same with
+      request_: CPU time of the workers
     - thread_queue_requests, request_queue_requests: the longest queue in the program
 
     Raises ResultError when nothing was measured.
     """
     table = columns(result.summary(), _COLUMNS, "The summary of this pool")
     table["case"] = table["intruder"] + "_" + table["placement"]
-    values = ["p99_ns", "p99_lo_ns", "p99_hi_ns", "queue_requests"]
     sides = [
-        table[table["owner"] == owner].set_index("case")[values].add_prefix(f"{owner}_")
+        table[table["owner"] == owner].set_index("case")[list(_VALUES)].add_prefix(f"{owner}_")
         for owner in ("thread", "request")
     ]
     return pd.concat(sides, axis=1).rename_axis("case").reset_index()
@@ -44,7 +48,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
-    """Draw the slowest hundredth of requests by whose the data are, and the queue; predictions are times."""
+    """Draw what requests cost and the slowest hundredth of them; predictions are of the latter."""
     check_predictions(PANELS, predictions)
     table = frame(result)
     names = {
@@ -76,16 +80,23 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
 
 
 def _caption(table: pd.DataFrame) -> str:
-    """Pinned against free, by the way in which a CPU is taken away, where the data are the thread's."""
+    """Pinned against free, where the data are the thread's: what it costs, and by how a CPU is taken away."""
     cases = table.set_index("case")
+
+    def both(column: str, intruder: str) -> str:
+        pinned, free = (
+            axes.time_text(cases[column][f"{intruder}_{placed}"], 2) for placed in ("pinned", "free")
+        )
+        return f"{pinned} pinned and {free} free"
+
     words = {"none": "with nobody else there", "short": "with a CPU taken in short pieces",
              "long": "with as much of it taken in long ones"}  # fmt: skip
-    parts = [
-        f"{words[intruder]} {axes.time_text(cases.thread_p99_ns[f'{intruder}_pinned'], 2)} pinned and "
-        f"{axes.time_text(cases.thread_p99_ns[f'{intruder}_free'], 2)} free"
-        for intruder in words
-        if {f"{intruder}_pinned", f"{intruder}_free"} <= set(cases.index)
-    ]
-    if not parts:
+    there = [name for name in words if {f"{name}_pinned", f"{name}_free"} <= set(cases.index)]
+    if not there:
         return "Only one placement was measured."
-    return f"Where the data are the thread's, 99 of 100 requests are done within: {listed(parts)}."
+    late = listed([f"{words[name]} {both('thread_p99_ns', name)}" for name in there])
+    return (
+        "Where the data are the thread's, the CPU time of a request is "
+        f"{both('thread_cpu_ns_per_request', there[0])}, {words[there[0]]}; "
+        f"99 of 100 requests are done within: {late}."
+    )

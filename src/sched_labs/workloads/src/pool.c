@@ -1,19 +1,23 @@
 /* pool.c - a pool of workers on a few CPUs: is it better to pin each worker to a CPU of its own?
  *
- * A dispatcher sends --burst requests every so often, on a schedule of absolute times, and wakes a worker for each.  To
- * serve a request is to walk once over --hot bytes, one line after the other in random order, each read and written.
+ * To serve a request is to walk once over --hot bytes, one line after the other in random order, each read and written.
  * Whose bytes they are is what the pool is about:
  *
- *     --owner thread    each worker has one set and a queue of its own, and only it can serve what is sent there: the
- *                       requests are dealt in turn, as a server does whose threads own a part of the data each
- *     --owner request   each of --sessions has a set, the requests are theirs in turn, and there is one queue for all:
- *                       whichever worker is awake takes the next
+ *     --owner thread    each worker has one set and requests of its own, one in every --period-us at a random moment:
+ *                       it sleeps until the next is due, and nobody else can serve it, as where threads own a part of
+ *                       the data each
+ *     --owner request   each of --sessions has a set, the requests are theirs in turn, and there is one queue for all.
+ *                       A dispatcher puts one into it every --period-us and wakes a worker, and whichever is awake
+ *                       takes the next
+ *
+ * Both schedules are of absolute times: a pool that is late does not slow its clients down.
  *
  * An intruder, a process of its own, keeps its CPU busy for --stall-us out of every --every-us; with 0 there is none.
  *
  *     ready tid=DISPATCHER tid=INTRUDER tid=WORKER tid=WORKER ...
- *     request number=... worker=... cpu=... due=... sent=... start=... done=... wait=... moved=...
+ *     request number=... worker=... cpu=... due=... start=... done=... moved=... sent=... wait=...
  *         ns from the begin of the schedule; start is when a worker had it in hand
+ *         sent     when the dispatcher put it into the queue; left out where there is none
  *         wait     ns since the worker's request before in which it could have run and had no CPU; left out where the
  *                  kernel does not tell (/proc/thread-self/schedstat)
  *         moved    whether the worker ends it on another CPU than the one before
@@ -32,11 +36,11 @@
 enum { MOST_WORKERS = 16 };
 
 static struct {
-    long workers, sessions, burst, period_us, duration_ms, stall_us, every_us;
+    long workers, sessions, period_us, duration_ms, stall_us, every_us;
     size_t hot, line;
     bool by_thread;
-} plan = {.workers = 2, .sessions = 64, .burst = 1, .period_us = 800, .duration_ms = 200, .stall_us = 0, .every_us = 100000,
-          .hot = 256 << 10, .line = 64, .by_thread = true};
+} plan = {.workers = 4, .sessions = 64, .period_us = 200, .duration_ms = 200, .stall_us = 0, .every_us = 100000,
+          .hot = 128 << 10, .line = 64, .by_thread = true};
 
 /* What the intruder shares with us. */
 static struct {
@@ -58,11 +62,11 @@ static struct worker {
     pthread_t thread;
     _Atomic pid_t tid;
     void **ring;
-    long number, taken, served, kernel_moves;
+    long number, served, kernel_moves;
     struct lab_tally tally;
 } workers[MOST_WORKERS];
 
-static sem_t queue[MOST_WORKERS]; /* the first one only, where all workers share it */
+static sem_t queue; /* of requests that are nobody's yet */
 static atomic_long next_request;
 static void ***sessions;
 static pthread_barrier_t gate;
@@ -137,15 +141,18 @@ static long kernel_moves(void)
     return count;
 }
 
-static sem_t *queue_of(long request)
-{
-    return &queue[plan.by_thread ? request % plan.workers : 0];
-}
-
-/* The number of the request that this worker serves next, once it was told that there is one. */
+/* Sleeps until there is a request for this worker; its number, or one that no request has at the end. */
 static long take(struct worker *me)
 {
-    return plan.by_thread ? me->number + plan.workers * me->taken++ : atomic_fetch_add(&next_request, 1);
+    if (plan.by_thread) {
+        long number = me->number + plan.workers * me->served;
+        if (number < total)
+            lab_sleep_until(requests[number].due);
+        return number;
+    }
+    while (sem_wait(&queue) && errno == EINTR)
+        ;
+    return atomic_fetch_add(&next_request, 1);
 }
 
 static void *be_worker(void *argument)
@@ -156,12 +163,11 @@ static void *be_worker(void *argument)
     pthread_barrier_wait(&gate);
     if (plan.by_thread)
         walk(me->ring); /* on its CPU, if it has one: its data are there when the schedule begins */
+    pthread_barrier_wait(&gate); /* the schedule is written */
     long moves = kernel_moves(), waited = waited_ns(file);
     int cpu = sched_getcpu();
     struct lab_tally before = lab_tally_now();
     for (;;) {
-        while (sem_wait(queue_of(me->number)) && errno == EINTR)
-            ;
         long number = take(me);
         if (number >= total)
             break;
@@ -203,16 +209,28 @@ static void intrude(void)
     _exit(0);
 }
 
+/* When each request is due.  A worker's own come at a random moment of each of its periods, so that two workers of a
+ * CPU meet now and then, the same in every run. */
+static void write_schedule(void)
+{
+    uint64_t state = 88172645463325252u;
+    long period = plan.period_us * 1000;
+    for (long i = 0; i < total; i++) {
+        requests[i].due = shared->start_ns + (plan.by_thread ? i / plan.workers : i) * period;
+        if (plan.by_thread)
+            requests[i].due += (int64_t)(next_random(&state) % (uint64_t)period);
+    }
+}
+
 static void dispatch(void)
 {
     for (long i = 0; i < total; i++) {
-        requests[i].due = shared->start_ns + i / plan.burst * plan.burst * plan.period_us * 1000;
         lab_sleep_until(requests[i].due);
         requests[i].sent = lab_now_ns();
-        sem_post(queue_of(i));
+        sem_post(&queue);
     }
     for (long i = 0; i < plan.workers; i++)
-        sem_post(queue_of(i)); /* one more than there are requests: whoever finds none ends */
+        sem_post(&queue); /* one more than there are requests: whoever finds none ends */
 }
 
 int main(int argc, char **argv)
@@ -221,7 +239,6 @@ int main(int argc, char **argv)
         {"owner", required_argument, 0, 'o'},       {"workers", required_argument, 0, 'w'},
         {"sessions", required_argument, 0, 's'},    {"hot", required_argument, 0, 'h'},
         {"line", required_argument, 0, 'l'},        {"period-us", required_argument, 0, 'p'},
-        {"burst", required_argument, 0, 'u'},
         {"duration-ms", required_argument, 0, 't'}, {"stall-us", required_argument, 0, 'b'},
         {"every-us", required_argument, 0, 'e'},    {"deadline", required_argument, 0, 'd'},
         {0, 0, 0, 0},
@@ -234,7 +251,6 @@ int main(int argc, char **argv)
         case 'h': plan.hot = (size_t)lab_number("--hot", optarg, 4096, 1L << 30); break;
         case 'l': plan.line = (size_t)lab_number("--line", optarg, 2 * sizeof(void *), 4096); break;
         case 'p': plan.period_us = lab_number("--period-us", optarg, 10, 1000000); break;
-        case 'u': plan.burst = lab_number("--burst", optarg, 1, 1000); break;
         case 't': plan.duration_ms = lab_number("--duration-ms", optarg, 1, 600000); break;
         case 'b': plan.stall_us = lab_number("--stall-us", optarg, 0, 100000); break;
         case 'e': plan.every_us = lab_number("--every-us", optarg, 1000, 10000000); break;
@@ -256,7 +272,7 @@ int main(int argc, char **argv)
         intrude();
     prctl(PR_SET_TIMERSLACK, 1);
 
-    total = plan.duration_ms * 1000 / plan.period_us;
+    total = plan.duration_ms * 1000 / plan.period_us * (plan.by_thread ? plan.workers : 1);
     requests = calloc((size_t)total + 1, sizeof *requests);
     sessions = calloc((size_t)plan.sessions, sizeof *sessions);
     if (!requests || !sessions)
@@ -264,13 +280,13 @@ int main(int argc, char **argv)
     memset(requests, 0, ((size_t)total + 1) * sizeof *requests); /* no page fault later */
     for (long i = 0; !plan.by_thread && i < plan.sessions; i++)
         sessions[i] = make_ring();
+    sem_init(&queue, 0, 0);
     pthread_barrier_init(&gate, NULL, (unsigned)plan.workers + 1);
     pid_t tids[MOST_WORKERS + 2] = {lab_tid()};
     for (long i = 0; i < plan.workers; i++) {
         workers[i].number = i;
         if (plan.by_thread)
             workers[i].ring = make_ring();
-        sem_init(&queue[i], 0, 0);
         if (pthread_create(&workers[i].thread, NULL, be_worker, &workers[i]))
             lab_fail("cannot start a thread");
         while (!workers[i].tid)
@@ -285,8 +301,11 @@ int main(int argc, char **argv)
     pthread_barrier_wait(&gate);
     shared->start_ns = lab_now_ns() + 10000000; /* time for the workers to fall asleep */
     shared->end_ns = shared->start_ns + plan.duration_ms * 1000000;
+    write_schedule();
+    pthread_barrier_wait(&gate);
     sem_post(&shared->go);
-    dispatch();
+    if (!plan.by_thread)
+        dispatch();
     for (long i = 0; i < plan.workers; i++)
         pthread_join(workers[i].thread, NULL);
     while (waitpid(shared->tid, NULL, 0) < 0 && errno == EINTR)
@@ -295,9 +314,10 @@ int main(int argc, char **argv)
     for (long i = 0; i < total; i++) {
         struct request *one = &requests[i];
         int64_t from = shared->start_ns;
-        printf("request number=%ld worker=%d cpu=%d due=%ld sent=%ld start=%ld done=%ld moved=%d", i, one->worker,
-               one->cpu, (long)(one->due - from), (long)(one->sent - from), (long)(one->start - from),
-               (long)(one->done - from), one->moved);
+        printf("request number=%ld worker=%d cpu=%d due=%ld start=%ld done=%ld moved=%d", i, one->worker, one->cpu,
+               (long)(one->due - from), (long)(one->start - from), (long)(one->done - from), one->moved);
+        if (!plan.by_thread)
+            printf(" sent=%ld", (long)(one->sent - from));
         if (one->wait_ns >= 0)
             printf(" wait=%ld", one->wait_ns);
         putchar('\n');
