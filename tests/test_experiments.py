@@ -189,19 +189,19 @@ def test_without_switches_there_is_no_cost_per_switch() -> None:
 def test_the_sweep_is_complete(sweep: Result) -> None:
     data = sweep.data
     assert list(data.columns) == [
-        *("access", "working_set_bytes", "trial", "condition", "partner_bytes", "pass_index"),
+        *("access", "working_set_bytes", "trial", "turn", "condition", "partner_bytes", "pass_index"),
         *("pass_ns", "away_ns"),
     ]
     sizes, partner = sweep.parameters["working_sets_bytes"], sweep.parameters["partner_bytes"]
     assert set(data.working_set_bytes) == set(sizes) and len(sizes) >= 3
     for (_, _), point in data.groupby(["access", "working_set_bytes"]):
-        blocks = point.groupby(["condition", "partner_bytes", "trial"]).size()
-        assert set(blocks.index.droplevel("trial")) == {
+        blocks = point.groupby(["condition", "partner_bytes", "trial", "turn"]).size()
+        assert set(blocks.index.droplevel(["trial", "turn"])) == {
             ("alone", 0),
             ("after_switch", 0),
             ("after_switch", partner),
         }
-        assert len(blocks) == 3 * sweep.parameters["trials"] and blocks.nunique() == 1
+        assert len(blocks) == 3 * warmup.TURNS * sweep.parameters["trials"] and blocks.nunique() == 1
     assert (data.away_ns > 0).all() and (data.pass_ns >= 0).all()
 
 

@@ -25,9 +25,10 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 def test_every_set_has_its_trials_and_none_is_measured_twice(vectors: Result) -> None:
     blocks = vectors.data.groupby(["registers", "condition"]).size()
-    assert (blocks == vectors.parameters["trials"]).all()
+    assert (blocks == fpu.TURNS * vectors.parameters["trials"]).all()
     assert {"integer", "integer_again"} <= set(vectors.data.registers)
-    assert vectors.data.groupby(["registers", "condition"]).trial.nunique().eq(blocks).all()
+    assert not vectors.data.duplicated(["registers", "condition", "trial", "turn"]).any()
+    assert (vectors.summary().trials == vectors.parameters["trials"]).all()
 
 
 def test_its_summary_has_the_documented_columns(vectors: Result) -> None:

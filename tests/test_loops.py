@@ -29,8 +29,9 @@ def test_every_loop_runs_in_every_setting(replay: Result) -> None:
     assert "none" in settings and settings <= set(loops.AFFINITIES)
     left_out = set(loops.AFFINITIES) - settings
     assert all(any(repr(name) in note.text for note in replay.notes) for name in left_out)
-    trials = replay.data.groupby(["affinity", "loop"]).size()
-    assert len(trials) == 4 * len(settings) and (trials == replay.parameters["trials"]).all()
+    turns = replay.data.groupby(["affinity", "loop", "trial"]).turn.nunique()
+    assert len(turns) == 4 * len(settings) * replay.parameters["trials"] and (turns == loops.TURNS).all()
+    assert (replay.summary().trials == replay.parameters["trials"]).all()
     assert (replay.data.elapsed_ns > 0).all()
 
 

@@ -97,9 +97,10 @@ def test_blocks_hold_ratios_with_intervals_and_the_time_since_the_resume() -> No
 
 def test_a_live_run_has_every_block_of_both_conditions(live: Result) -> None:
     data = live.data
-    counts = data.groupby(["working_set_bytes", "condition", "trial"]).size()
+    counts = data.groupby(["working_set_bytes", "condition", "trial", "turn"]).size()
     assert set(counts) == {recovery.BLOCKS}
-    assert len(counts) == 2 * live.parameters["trials"] * len(live.parameters["working_sets_bytes"])
+    sets = len(live.parameters["working_sets_bytes"])
+    assert len(counts) == 2 * recovery.TURNS * live.parameters["trials"] * sets
     assert (data.block_ns > 0).all() and (data.accesses >= recovery.FEWEST_READS).all()
     assert set(data[data.condition == "alone"].partner_bytes) == {0}
 

@@ -85,7 +85,7 @@ def test_a_live_run_has_every_case_it_may_have(live: Result) -> None:
 
 def test_live_counts_are_possible_and_agree(live: Result) -> None:
     data = live.data
-    assert set(data.groupby(["policy", "placement", "condition", "trial"]).size().unique()) == {1, 2}
+    assert set(data.groupby(["policy", "placement", "condition", "trial", "turn"]).size()) == {1, 2}
     counted = data.voluntary_switches + data.involuntary_switches
     told = data.status_voluntary_switches + data.status_involuntary_switches
     assert (told >= counted).all()

@@ -16,7 +16,7 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
-from . import memory
+from . import memory, starts
 from .base import Instrument, Run, experiment
 from .recovery import blocks_of
 
@@ -32,7 +32,8 @@ def summarise(result: Result) -> pd.DataFrame:
     rounds                           the same in rounds of its set
     spacing_ns                       how long that takes it alone: the time between evenly spaced hand-overs
     extra_ns, extra_lo_ns, extra_hi_ns   what the victim's walks take longer than alone, 95 % interval
-    floor_ns                         what alone differs by from alone, at least a look at the clock
+    floor_ns                         what alone differs by from the next start's alone, at least a look at the
+                                     clock
     seen                             the extra stands clear of the floor, and its interval clear of zero
     trials
     """
@@ -88,7 +89,8 @@ def spacing(
     partner_bytes      what the partner touches each time; default: the last-level cache's size, or 32 MiB
     hand_overs         of a block of bursts; default: by profile, and a multiple of the longest burst; a block
                        of evenly spaced ones has a quarter of them
-    trials             alone and with the partner take turns
+    trials             how often each pattern is measured alone and then with the partner, each time with new
+                       processes and new memory
 
     Data: one row per block: burst, stint_lines, trial, condition (alone or after_switch), hand_overs; and
     per hand-over walk_ns (what the victim walks) and away_ns (the hand-over, or the same system calls alone).
@@ -99,7 +101,7 @@ def spacing(
     default_set = memory.down_to_power(memory.second_level(survey) / 4)
     size = default_set if working_set_bytes is None else working_set_bytes
     partner = _default_partner(run.profile, survey) if partner_bytes is None else partner_bytes
-    trials = run.choose(tiny=3, quick=7, full=25) if trials is None else trials
+    trials = run.choose(tiny=3, quick=5, full=25) if trials is None else trials
     if isinstance(bursts, (int, str)) or not bursts or any(not isinstance(b, int) or b < 1 for b in bursts):
         raise ParameterError(f"bursts does not take {bursts!r}.", "Give a list such as [1, 10, 100].")
     if isinstance(rounds, (int, float, str)) or any(not 0 < part <= 1000 for part in rounds):
@@ -136,11 +138,13 @@ def spacing(
     ]
     patterns = list(dict.fromkeys(patterns))
     disturbed = 0
-    for burst, stint in run.each(patterns, label=lambda p: f"bursts of {p[0]}, {p[1]} lines"):
+    for trial, (burst, stint) in starts.each(
+        run, patterns, trials, label=lambda p: f"bursts of {p[0]}, {p[1]} lines"
+    ):
         count = hand_overs if stint == lines else max(1, hand_overs // 4)
         arguments = ["--working-set", str(size), "--line", str(line), "--partner", str(partner),
                      "--burst", str(burst), "--stint", str(stint),
-                     "--passes", str(count // burst), "--trials", str(trials)]  # fmt: skip
+                     "--passes", str(count // burst), "--trials", "1"]  # fmt: skip
         with workloads.start("chase", arguments, deadline_s=120) as chase:
             placement.pin(chase.tids, [home])
             found = blocks_of(chase.run())
@@ -153,7 +157,7 @@ def spacing(
                 {
                     "burst": burst,
                     "stint_lines": stint,
-                    "trial": header["trial"],
+                    "trial": trial,
                     "condition": "alone" if header["partner"] < 0 else "after_switch",
                     "hand_overs": count,
                     "walk_ns": float(np.median([record["ns"] for record in passes])) / burst,

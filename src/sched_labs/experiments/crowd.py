@@ -9,13 +9,13 @@ plus what the crowd's own stacks and records displace from the caches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 
 import pandas as pd
 
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError, WorkloadError
 from ..result import Result
+from . import starts
 from .base import Instrument, Run, experiment
 
 MOST_THREADS = 1024  # the workload's own limit
@@ -66,7 +66,7 @@ def switch(
     """Let crowds of several sizes yield on one CPU, and divide their time by the switches counted.
 
     threads   how many yield, each from 2 to 1,024; default: by profile
-    trials    how often each crowd is measured; the crowds take turns
+    trials    how often each crowd is measured, each time with new threads; the crowds take turns
     yields    calls of the whole crowd in a trial, at least 20 of each thread
 
     Data: one row per crowd and trial: threads, yields (of all threads), switches (of all, as getrusage counts
@@ -74,7 +74,7 @@ def switch(
     """
     usual = run.choose(tiny=[2, 16], quick=[2, 8, 32, 128, 512], full=[2**n for n in range(1, 11)])
     crowds = usual if threads is None else list(threads)
-    trials = run.choose(tiny=3, quick=7, full=15) if trials is None else trials
+    trials = run.choose(tiny=3, quick=9, full=15) if trials is None else trials
     yields = run.choose(tiny=1000, quick=20_000, full=100_000) if yields is None else yields
     if not crowds or any(not isinstance(n, int) or not 2 <= n <= MOST_THREADS for n in crowds):
         raise ParameterError(
@@ -89,7 +89,7 @@ def switch(
     run.begin()
     run.parameters |= {"threads": crowds, "trials": trials, "yields": yields, "cpu": home}
     too_many: set[int] = set()
-    for trial, count in run.each(list(product(range(trials), crowds)), label=lambda c: f"{c[1]} threads"):
+    for trial, count in starts.each(run, crowds, trials, label=lambda count: f"{count} threads"):
         if count in too_many:
             continue
         of_each = max(FEWEST_YIELDS, yields // count)

@@ -8,12 +8,14 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
+from . import starts
 from .base import Instrument, Run, experiment
 
 TOLERANCE = (
     0.02  # a block whose counted switches differ by more from two in a round trip is not what was meant
 )
 BASELINE, AGAIN = "integer", "integer_again"
+TURNS = 4  # of every set of registers in one start, there and back
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -24,17 +26,18 @@ def summarise(result: Result) -> pd.DataFrame:
     image_bytes            what holds all the state that this kernel has switched on; else missing
     switch_ns, switch_lo_ns, switch_hi_ns   (round trip - calls alone) / switches: median, 95 % interval
     extra_ns, extra_lo_ns, extra_hi_ns      what the registers add to it, paired by trial; missing for integer
-    floor_ns               what integer against integer differs by: smaller differences are not seen
+    floor_ns               the end of integer against integer's interval that is further from zero: smaller
+                           differences are not seen
     seen                   extra stands clear of the floor, and its interval clear of zero
     switches_per_round_trip   as the kernel counted them, both sides
     trials
     """
-    data = result.data
+    data = starts.with_turns(result.data)
     per_switch = pd.DataFrame(
         {kind: _per_switch(part) for kind, part in data.groupby("registers", sort=False)}
     )
     again = stats.paired_difference(per_switch[AGAIN], per_switch[BASELINE])
-    floor = max(stats.noise_floor(per_switch[BASELINE]), abs(again.median))
+    floor = max(abs(again.low), abs(again.high))
     rows = []
     for kind in (kind for kind in per_switch.columns if kind != AGAIN):
         exchange = data[(data.registers == kind) & (data.condition == "exchange")]
@@ -56,17 +59,18 @@ def summarise(result: Result) -> pd.DataFrame:
                 "floor_ns": floor,
                 "seen": extra is not None and stats.seen(extra, floor),
                 "switches_per_round_trip": float(counted.median()),
-                "trials": len(exchange),
+                "trials": exchange.trial.nunique(),
             }
         )
     return pd.DataFrame(rows)
 
 
 def _per_switch(part: pd.DataFrame) -> pd.Series:
-    """One value for each trial: what one counted switch took beyond its system calls, in ns."""
-    by_trial = part.pivot(index="trial", columns="condition")
-    counted = by_trial["voluntary_switches"]["exchange"] + by_trial["involuntary_switches"]["exchange"]
-    return (by_trial["elapsed_ns"]["exchange"] - by_trial["elapsed_ns"]["alone"]) / counted
+    """One value for each trial, median over its turns: what a counted switch took beyond its calls, in ns."""
+    turns = part.pivot(index=["trial", "turn"], columns="condition")
+    counted = turns["voluntary_switches"]["exchange"] + turns["involuntary_switches"]["exchange"]
+    per_switch = (turns["elapsed_ns"]["exchange"] - turns["elapsed_ns"]["alone"]) / counted
+    return per_switch.groupby("trial").median()
 
 
 def instrument(survey: machine.Machine) -> Instrument:
@@ -82,26 +86,25 @@ def instrument(survey: machine.Machine) -> Instrument:
 def state(run: Run, *, trials: int | None = None, round_trips: int | None = None) -> None:
     """Pass a byte between two threads on one CPU, with vector registers filled before each hand-over.
 
-    trials       how often each set of registers is measured; the sets take turns, there and back
-    round_trips  in one block
+    trials       how often each set of registers is measured, each time in a new process, in which the sets
+                 take four turns, there and back
+    round_trips  in one turn
 
-    Data: one row per block, condition alone (the same calls and fills in one thread) or exchange: registers
-    (integer_again is integer once more, for the noise), round_trips, elapsed_ns, voluntary_switches and
-    involuntary_switches of both sides, in_use_bytes.  The result's parameters hold image_bytes.
+    Data: one row per trial, turn and condition, alone (the same calls and fills in one thread) or exchange:
+    registers (integer_again is integer once more, for the noise), round_trips, elapsed_ns,
+    voluntary_switches and involuntary_switches of both sides, in_use_bytes.  The result's parameters hold
+    image_bytes.
     """
-    trials = run.choose(tiny=3, quick=60, full=200) if trials is None else trials
-    round_trips = run.choose(tiny=200, quick=1000, full=3000) if round_trips is None else round_trips
+    trials = run.choose(tiny=3, quick=15, full=51) if trials is None else trials
+    round_trips = run.choose(tiny=100, quick=1000, full=3000) if round_trips is None else round_trips
     if trials < 1 or round_trips < 1:
         raise ParameterError("trials and round_trips start at 1.", "Leave them out to use the profile's.")
     home = placement.quiet_cpu()
     run.begin()
     run.parameters |= {"trials": trials, "round_trips": round_trips, "cpu": home, "image_bytes": None}
 
-    # In several programs, so that what one of them is lucky or unlucky with (its place in memory) varies.
-    programs = [len(part) for part in np.array_split(np.arange(trials), min(5, trials))]
-    first = 0
-    for count in run.each(programs, label=lambda count: f"{count} trials"):
-        arguments = ["--trials", str(count), "--round-trips", str(round_trips)]
+    for trial, _ in starts.each(run, ["all registers"], trials, label=str):
+        arguments = ["--trials", str(TURNS), "--round-trips", str(round_trips)]
         with workloads.start("fpu", arguments, deadline_s=120) as fpu:
             placement.pin(fpu.tids, [home])
             image, *blocks = fpu.run()
@@ -110,7 +113,8 @@ def state(run: Run, *, trials: int | None = None, round_trips: int | None = None
             [
                 {
                     "registers": block.text("registers"),
-                    "trial": first + block["trial"],
+                    "trial": trial,
+                    "turn": block["trial"],
                     "condition": block.text("condition"),
                     "round_trips": block["round_trips"],
                     "elapsed_ns": block["elapsed_ns"],
@@ -121,7 +125,6 @@ def state(run: Run, *, trials: int | None = None, round_trips: int | None = None
                 for block in blocks
             ]
         )
-        first += count
     _say_what_is_missing(run, pd.concat(run.rows))
 
 

@@ -18,17 +18,20 @@ from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..machine import files
 from ..result import Result
+from . import starts
 from .base import Instrument, Run, experiment
 
 LOOPS = ("system_call", "process_futex", "thread_futex", "thread_yield")
 AFFINITIES = ("none", "affinity", "cpu_0")
 FEWEST_SWITCHES = 0.1  # in one iteration; with fewer there is nothing to divide by
+# Of a loop in one start; their median leaves out the first, in which the kernel may still be placing threads.
+TURNS = 3
 # An iteration of the futex loops takes so long that fewer will do; the others need some hundredths of a
 # second before the kernel has had time to spread two busy threads over the CPUs.
 ITERATIONS = {
-    "tiny": {"futex": 50, "other": 500},
-    "quick": {"futex": 1500, "other": 40_000},
-    "full": {"futex": 10_000, "other": 200_000},
+    "tiny": {"futex": 30, "other": 300},
+    "quick": {"futex": 800, "other": 30_000},
+    "full": {"futex": 5_000, "other": 100_000},
 }
 
 
@@ -40,19 +43,21 @@ def summarise(result: Result) -> pd.DataFrame:
     last_cpu                        the last CPU of this machine
     assumed_per_iteration           operations in one iteration, as the collection divides
     counted_per_iteration           switches in one iteration, as the kernel counted them for both sides
-    published_ns, published_lo_ns, published_hi_ns   time / assumed operations: median, 95 % interval
-    counted_ns, counted_lo_ns, counted_hi_ns   time / counted switches, of the trials that had some; missing
-                                    where most trials had hardly any
+    published_ns, published_lo_ns, published_hi_ns   time / assumed operations: median over trials of the
+                                    median over a trial's turns, 95 % interval
+    counted_ns, counted_lo_ns, counted_hi_ns   time / counted switches, of the turns that had some; missing
+                                    where most turns had hardly any
     trials
     """
     data = result.data.assign(switches=lambda d: d.voluntary_switches + d.involuntary_switches)
     rows = []
     for (loop, affinity), cell in data.groupby(["loop", "affinity"], sort=False):
-        published = stats.median_interval(cell.elapsed_ns / cell.assumed_operations)
+        published = stats.median_interval(_by_trial(cell, cell.elapsed_ns / cell.assumed_operations))
         per_iteration = cell.switches / cell.iterations
         some = per_iteration.median() >= FEWEST_SWITCHES
         switching = cell[per_iteration >= FEWEST_SWITCHES]
-        counted = stats.median_interval(switching.elapsed_ns / switching.switches) if some else None
+        per_switch = _by_trial(switching, switching.elapsed_ns / switching.switches)
+        counted = stats.median_interval(per_switch) if some else None
         rows.append(
             {
                 "loop": loop,
@@ -67,10 +72,14 @@ def summarise(result: Result) -> pd.DataFrame:
                 "counted_ns": counted.median if counted else np.nan,
                 "counted_lo_ns": counted.low if counted else np.nan,
                 "counted_hi_ns": counted.high if counted else np.nan,
-                "trials": len(cell),
+                "trials": cell.trial.nunique(),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _by_trial(cell: pd.DataFrame, values: pd.Series) -> pd.Series:
+    return values.groupby(cell.trial).median()
 
 
 def instrument(survey: machine.Machine) -> Instrument:
@@ -96,13 +105,14 @@ def counted(
     affinities  none           "No CPU affinity": every CPU that this process may use
                 affinity       "With CPU affinity": the CPU whose number is that of sockets, less one
                 cpu_0          "With CPU affinity to CPU 0": every CPU of NUMA node 0
-    trials      how often each loop runs in each setting
-    iterations  of one loop; default: by profile, more of them where one is short
+    trials      how often each loop is started in each setting, as a collection's programs are; it runs three
+                turns
+    iterations  of one turn; default: by profile, more of them where one is short
 
-    Data: one row per trial: cpus (the mask read back from both threads), iterations, assumed_operations,
-    elapsed_ns, voluntary_switches and involuntary_switches of both sides together.
+    Data: one row per trial and turn: cpus (the mask read back from both threads), iterations,
+    assumed_operations, elapsed_ns, voluntary_switches and involuntary_switches of both sides together.
     """
-    trials = run.choose(tiny=3, quick=9, full=21) if trials is None else trials
+    trials = run.choose(tiny=3, quick=5, full=15) if trials is None else trials
     for what, chosen, known in (("loops", loops, LOOPS), ("affinities", affinities, AFFINITIES)):
         if isinstance(chosen, str) or not chosen or (odd := [word for word in chosen if word not in known]):
             wrong = chosen if isinstance(chosen, str) or not chosen else odd[0]
@@ -115,10 +125,12 @@ def counted(
     run.begin()
     run.parameters |= {"trials": trials, "last_cpu": last}
 
-    cells = list(product(masks, loops))
-    for affinity, loop in run.each(cells, label=lambda cell: f"{cell[1]}, {cell[0]}".replace("_", " ")):
+    cells = product(masks, loops)
+    for trial, (affinity, loop) in starts.each(
+        run, cells, trials, label=lambda cell: f"{cell[1]}, {cell[0]}".replace("_", " ")
+    ):
         count = iterations or ITERATIONS[run.profile]["futex" if "futex" in loop else "other"]
-        arguments = ["--loop", loop, "--trials", str(trials), "--iterations", str(count)]
+        arguments = ["--loop", loop, "--trials", str(TURNS), "--iterations", str(count)]
         with workloads.start("loops", arguments, deadline_s=120) as workload:
             placement.pin(workload.tids, masks[affinity])
             cpus = {files.cpu_ranges(sorted(os.sched_getaffinity(tid))) for tid in workload.tids}
@@ -129,7 +141,8 @@ def counted(
                     "loop": loop,
                     "affinity": affinity,
                     "cpus": " / ".join(sorted(cpus)),
-                    "trial": block["trial"],
+                    "trial": trial,
+                    "turn": block["trial"],
                     "iterations": block["iterations"],
                     "assumed_operations": block["assumed"],
                     "elapsed_ns": block["elapsed_ns"],

@@ -16,13 +16,14 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
-from . import memory
+from . import memory, starts
 from .base import Instrument, Run, experiment
 
 NEAR = 0.05  # "recovered" means that an access takes at most so much longer than alone
 ROUNDS = 12  # how many accesses per line of the set are followed
 BLOCKS = 64  # in how many blocks
 FEWEST_READS = 256  # a block of fewer would measure the clock
+TURNS = 2  # of both conditions in one start, there and back
 SMOOTH = 5  # so many blocks are looked at together when recovery is judged
 
 
@@ -45,7 +46,7 @@ def summarise(result: Result) -> pd.DataFrame:
     trials
     """
     rows = []
-    for working_set, part in result.data.groupby("working_set_bytes", sort=False):
+    for working_set, part in starts.with_turns(result.data).groupby("working_set_bytes", sort=False):
         alone, after = _by_trial(part, "alone"), _by_trial(part, "after_switch")
         both = alone.index.intersection(after.index)
         if both.empty:
@@ -55,7 +56,7 @@ def summarise(result: Result) -> pd.DataFrame:
         baseline = alone.median(axis=1)  # per trial
         middle = float(baseline.median())
         first = stats.paired_difference(after.iloc[:, 0], baseline)
-        floor = max(stats.noise_floor(baseline), float(result.machine.get("clock_read_ns") or 0))
+        floor = max(_floor(part), float(result.machine.get("clock_read_ns") or 0))
         ratios = after.div(baseline, axis=0)
         ends = [_recovered(ratios.loc[trial].to_numpy(float)) for trial in both]
         since = after.cumsum(axis=1)
@@ -96,7 +97,7 @@ def blocks(data: pd.DataFrame) -> pd.DataFrame:
     floor_ratio                    the noise floor of one block, alone against alone, as a share of alone
     """
     rows = []
-    for working_set, part in data.groupby("working_set_bytes", sort=False):
+    for working_set, part in starts.with_turns(data).groupby("working_set_bytes", sort=False):
         alone, after = _by_trial(part, "alone"), _by_trial(part, "after_switch")
         both = alone.index.intersection(after.index)
         if both.empty:
@@ -104,7 +105,7 @@ def blocks(data: pd.DataFrame) -> pd.DataFrame:
         baseline = alone.loc[both].median(axis=1)
         ratios = after.loc[both].div(baseline, axis=0)
         since = after.loc[both].cumsum(axis=1).median()
-        floor = stats.noise_floor(baseline) / float(baseline.median())
+        floor = _floor(part) / float(baseline.median())
         for block in ratios.columns:
             interval = stats.median_interval(ratios[block])
             rows.append(
@@ -122,9 +123,20 @@ def blocks(data: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names)
 
 
+def _by_turn(part: pd.DataFrame, condition: str) -> pd.DataFrame:
+    """Trials and their turns down, blocks across, ns."""
+    rows = part[part.condition == condition]
+    return rows.pivot(index=["trial", "turn"], columns="block_index", values="block_ns")
+
+
 def _by_trial(part: pd.DataFrame, condition: str) -> pd.DataFrame:
-    """Trials down, blocks across, ns."""
-    return part[part.condition == condition].pivot(index="trial", columns="block_index", values="block_ns")
+    """Trials down, blocks across, ns: medians over a trial's turns."""
+    return _by_turn(part, condition).groupby("trial").median()
+
+
+def _floor(part: pd.DataFrame) -> float:
+    """The noise floor of a block, alone against alone, ns."""
+    return starts.noise_floor(_by_turn(part, "alone").median(axis=1))
 
 
 def _recovered(ratios: np.ndarray) -> int:
@@ -178,11 +190,12 @@ def curve(
     partner_bytes       what the partner touches before it hands back; default: enough to displace all
                         levels, where 64 MiB and an eighth of the available memory allow that
     between             processes or threads
-    trials              how often each set is measured; alone and after the switch take turns
-    resumes             how many hand-overs a trial has; the median of their blocks is kept
+    trials              how often each set is measured, each time with new processes and new memory; alone
+                        and after the switch take two turns, there and back
+    resumes             how many hand-overs a turn has; the median of their blocks is kept
 
-    Data: one row per trial, condition (alone or after_switch) and block: block_ns, the median over the
-    resumes of the trial, for `accesses` reads.  A set is followed for twelve reads per line.
+    Data: one row per trial, turn, condition (alone or after_switch) and block: block_ns, the median over the
+    resumes of the turn, for `accesses` reads.  A set is followed for twelve reads per line.
     """
     survey = machine.survey()
     line = survey.line_bytes
@@ -190,7 +203,7 @@ def curve(
     sizes = list(given)
     partner = memory.thorough_partner(run.profile, survey) if partner_bytes is None else partner_bytes
     trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials
-    resumes = run.choose(tiny=4, quick=16, full=32) if resumes is None else resumes
+    resumes = run.choose(tiny=2, quick=8, full=16) if resumes is None else resumes
     memory.check("working_sets_bytes", sizes, line)
     memory.check("partner_bytes", [partner], line)
     memory.check_room(max(sizes), partner, survey)
@@ -209,11 +222,11 @@ def curve(
         "cpu": home,
     }
     disturbed = 0
-    for size in run.each(sizes, label=memory.size_text):
+    for trial, size in starts.each(run, sizes, trials, label=memory.size_text):
         lines = size // line
         reads = max(FEWEST_READS, ROUNDS * lines // BLOCKS)
         arguments = ["--working-set", str(size), "--line", str(line), "--partner", str(partner),
-                     "--between", between, "--passes", str(resumes), "--trials", str(trials),
+                     "--between", between, "--passes", str(resumes), "--trials", str(TURNS),
                      "--blocks", str(BLOCKS), "--block", str(reads)]  # fmt: skip
         with workloads.start("chase", arguments, deadline_s=120) as chase:
             placement.pin(chase.tids, [home])
@@ -226,7 +239,8 @@ def curve(
                 pd.DataFrame(
                     {
                         "working_set_bytes": size,
-                        "trial": header["trial"],
+                        "trial": trial,
+                        "turn": header["trial"],
                         "condition": "alone" if header["partner"] < 0 else "after_switch",
                         "partner_bytes": max(header["partner"], 0),
                         "block_index": range(BLOCKS),
@@ -235,10 +249,11 @@ def curve(
                     }
                 )
             )
-    if disturbed > 0.05 * 2 * trials * len(sizes):
+    measured = 2 * TURNS * trials * len(sizes)
+    if disturbed > 0.05 * measured:
         run.note(
             "flag",
-            f"In {disturbed} of {2 * trials * len(sizes)} blocks the kernel counted another number of "
+            f"In {disturbed} of {measured} blocks the kernel counted another number of "
             "switches than of hand-overs: another program ran on its CPU.",
         )
 

@@ -18,7 +18,7 @@ from .. import machine, placement, stats, workloads
 from ..errors import ParameterError, WorkloadError
 from ..probes import perf
 from ..result import Result
-from . import counted, memory
+from . import counted, memory, starts
 from .base import Instrument, Run, experiment
 from .memory import KIB, MIB
 from .memory import available as _available
@@ -26,6 +26,7 @@ from .memory import size_text as _size
 
 ACCESS = ("random", "sequential")
 BETWEEN = ("processes", "threads")
+TURNS = 2  # of the conditions in one start, there and back
 SHARING = ("private", "shared")
 # A sweep of its own sizes stops before it takes longer, and says so; a slow memory makes large sets slow.
 LONGEST_S = {"tiny": 10.0, "quick": 20.0, "full": 600.0}
@@ -37,8 +38,8 @@ def summarise(result: Result) -> pd.DataFrame:
     alone_ns                      one pass over the working set when nothing switched
     after_ns                      one pass just after the switch back
     extra_ns, extra_lo_ns, extra_hi_ns   one switch's warm-up: after - alone, paired by trial, 95 % interval
-    floor_ns                      what alone against alone differs by, at least one look at the clock: smaller
-                                  differences are not seen
+    floor_ns                      what alone against alone differs by (see starts.noise_floor), at least one
+                                  look at the clock: smaller differences are not seen
     seen                          extra stands clear of the floor, and its interval clear of zero
     kernel_extra_ns               the same when the partner touches nothing: what the kernel displaced
     alone_ns_per_line             alone_ns per cache line: which level of the hierarchy holds the set
@@ -50,8 +51,9 @@ def summarise(result: Result) -> pd.DataFrame:
     line = int(result.parameters["line_bytes"])
     last = max(int(result.machine.get(f"{level}_bytes") or 0) for level in ("l1d", "l2", "l3"))
     events = [name for name in perf.EVENTS if name in result.data]
+    data = starts.with_turns(result.data)
     medians = (
-        result.data.groupby(
+        data.groupby(
             ["access", "working_set_bytes", "condition", "partner_bytes", "trial"], sort=False, observed=True
         )[["pass_ns", "away_ns", *events]]
         .median()
@@ -63,7 +65,11 @@ def summarise(result: Result) -> pd.DataFrame:
         alone = part[part.condition == "alone"].set_index("trial").sort_index()
         idle = _of(part, 0)
         # Less than one look at the clock is no difference, however steady the passes.
-        floor = max(stats.noise_floor(alone.pass_ns), float(result.machine.get("clock_read_ns") or 0))
+        turns = data[
+            (data.access == access) & (data.working_set_bytes == working_set) & (data.condition == "alone")
+        ]
+        floor = starts.noise_floor(turns.groupby(["trial", "turn"]).pass_ns.median())
+        floor = max(floor, float(result.machine.get("clock_read_ns") or 0))
         direct = _difference(idle.away_ns / 2, alone.away_ns / 2) if not idle.empty else None
         kernel = _difference(idle.pass_ns, alone.pass_ns) if not idle.empty else None
         touching = part[(part.condition == "after_switch") & (part.partner_bytes > 0)]
@@ -170,16 +176,17 @@ def sweep(
     between             processes or threads
     sharing             private: the partner touches memory of its own; shared: it touches the victim's set,
                         again and again, until it has made as many touches
-    trials              how often each size is measured; within a trial the conditions take turns, and their
-                        order turns round from trial to trial; sets beyond four second-level caches, whose
-                        walk is long, get five ninths of them
+    trials              how often each size is measured, each time with new processes and new memory; within
+                        a trial the conditions take turns, there and back; sets beyond four second-level
+                        caches, whose walk is long, have one turn only
     seed                of the random order
     events              counted by the victim while it walks and nowhere else; default: misses, cycles and
                         instructions as far as this machine counts them
 
     Data: one row per pass: pass_ns (one walk over the set), away_ns (from the end of the pass before to its
     start: hand-over, partner and hand-back, or the same system calls alone), condition alone or after_switch,
-    and partner_bytes (0 with after_switch: the partner handed back at once).  All sets lie in the machine's
+    and partner_bytes (0 with after_switch: the partner handed back at once).  pass_index counts the passes of
+    one condition in one turn.  All sets lie in the machine's
     smallest pages (huge_pages in the parameters), so the cost of address translation is part of a pass.
     For each event a column with its count per pass, the mean over the block of passes that it was taken for;
     columns of events that were not counted are absent.
@@ -195,7 +202,7 @@ def sweep(
         grid = [size for size in default_grid(run.profile, survey) if own and size < partner]
     else:
         grid = sorted(set(grid_partners_bytes))
-    trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials
+    trials = run.choose(tiny=3, quick=5, full=15) if trials is None else trials
     line = survey.line_bytes
     _check(sizes, partner, access, between, trials, line, survey)
     if sharing not in SHARING:
@@ -219,40 +226,45 @@ def sweep(
     }
 
     disturbed: list[bool] = []
-    block_ns = run.choose(tiny=2_000_000, quick=12_000_000, full=30_000_000)
+    block_ns = run.choose(tiny=1_000_000, quick=8_000_000, full=25_000_000)
+    workloads.path("chase")  # compiled before the clock runs, if it has to be
     start, last_s = time.monotonic(), dict.fromkeys(access, 0.0)
     four = 4 * memory.second_level(survey)
     most_of_grid = four - 1 if own and run.profile == "quick" else max(sizes)
-    left_out: list[str] = []
-    for order, size in run.each(
-        [(order, size) for size in sizes for order in access], label=lambda p: f"{p[0]}, {_size(p[1])}"
+    left_out: list[tuple[str, int]] = []
+    points = [(order, size) for size in sizes for order in access]
+    for trial, (order, size) in starts.each(
+        run, points, trials, label=lambda point: f"{point[0]}, {_size(point[1])}"
     ):
-        # The next size takes about as much longer as it is larger.
-        expected_s = time.monotonic() - start + 4 * last_s[order]
-        if own and size > sizes[0] and expected_s > LONGEST_S[run.profile]:
-            left_out.append(f"{_size(size)} {order}")
+        if trial == 0 and own and size > sizes[0]:
+            # The next size takes about as much longer as it is larger, and all trials as long as the first.
+            expected_s = trials * (time.monotonic() - start + 4 * last_s[order])
+            if expected_s > LONGEST_S[run.profile]:
+                left_out.append((order, size))
+        if (order, size) in left_out:
             continue
         began = time.monotonic()
         # A guess at ns per line, so that a block lasts about block_ns.  A walk beyond the near caches is long
-        # in itself: it needs no repetition to be timed, and fewer trials.
+        # in itself: it needs no repetition to be timed.
         guess = (10 if size < four else 40) * (size // line) + 4 * (partner // line) + 10_000
+        turns = TURNS if size <= four else 1
         passes = int(np.clip(block_ns // guess, 3 if size <= four else 1, 24))
-        of_this = trials if size <= four else max(3, trials * 5 // 9)
         partners = [0, *(grid if order == "random" and size <= most_of_grid else []), partner]
         arguments = ["--working-set", str(size), "--line", str(line), "--access", order, "--seed", str(seed),
                      *(word for touched in partners for word in ("--partner", str(touched))),
                      "--between", between, "--sharing", sharing,
-                     "--passes", str(passes), "--trials", str(of_this), *asked]  # fmt: skip
+                     "--passes", str(passes), "--trials", str(turns), *asked]  # fmt: skip
         with workloads.start("chase", arguments, deadline_s=120) as chase:
             placement.pin(chase.tids, [home])
-            passes_seen, blocks = _passes(run, chase, order, size)
+            passes_seen, blocks = _passes(run, chase, order, size, trial)
         run.add(passes_seen)
         disturbed += blocks
         last_s[order] = time.monotonic() - began
     if left_out:
         run.note(
             "missing",
-            f"Walks as large as this took long on this machine; left out: {', '.join(left_out)}. "
+            "Walks as large as this took long on this machine; left out: "
+            f"{', '.join(f'{_size(size)} {order}' for order, size in left_out)}. "
             "The full profile takes the time.",
         )
     _check_baseline(run)
@@ -264,8 +276,10 @@ def sweep(
         )
 
 
-def _passes(run: Run, chase: workloads.Workload, access: str, size: int) -> tuple[pd.DataFrame, list[bool]]:
-    """The passes of one workload as rows; and for each of its blocks, whether another program ran in it.
+def _passes(
+    run: Run, chase: workloads.Workload, access: str, size: int, trial: int
+) -> tuple[pd.DataFrame, list[bool]]:
+    """The passes of one start as rows; and for each of its blocks, whether another program ran in it.
 
     The kernel counts the victim's switches: one for each hand-over, and a few for ticks and housekeeping.
     """
@@ -290,7 +304,8 @@ def _passes(run: Run, chase: workloads.Workload, access: str, size: int) -> tupl
                 {
                     "access": access,
                     "working_set_bytes": size,
-                    "trial": block["trial"],
+                    "trial": trial,
+                    "turn": block["trial"],
                     "condition": "alone" if partner < 0 else "after_switch",
                     "partner_bytes": max(partner, 0),
                     "pass_index": len(of_block),

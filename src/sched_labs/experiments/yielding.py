@@ -16,10 +16,12 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
+from . import starts
 from .base import Instrument, Run, experiment
 
 POLICIES = ("other", "batch", "fifo")
 PLACEMENTS = ("same_cpu", "other_cpu", "unpinned")
+TURNS = 2  # of yielding alone and together, in one start
 MOST_YIELDS = 1_000_000  # the workload's own limit
 # What reading a status file may add to a thread's switches: it happens outside what getrusage brackets.
 SLACK_SWITCHES = 2
@@ -102,11 +104,11 @@ def semantics(
     policies    of other, batch, fifo; fifo (two threads of one priority, a bounded number of calls) is left
                 out, with a note, where it may not be set or would take the only CPU
     placements  of same_cpu, other_cpu, unpinned; other_cpu is left out, with a note, where there is one CPU
-    trials      alone and together take turns
-    yields      calls per thread and trial, at most a million
+    trials      how often each is measured, each time with new threads, in two turns alone and together
+    yields      calls per thread and turn, at most a million
 
-    Data: one row per thread and trial, `condition` alone or together: yields, elapsed_ns, the switches as
-    getrusage counts them (voluntary_switches, involuntary_switches) and as /proc/<pid>/task/<tid>/status
+    Data: one row per thread, trial and turn, `condition` alone or together: yields, elapsed_ns, the switches
+    as getrusage counts them (voluntary_switches, involuntary_switches) and as /proc/<pid>/task/<tid>/status
     does (status_voluntary_switches, status_involuntary_switches), and migrations.
     """
     for what, chosen, known in (
@@ -115,8 +117,8 @@ def semantics(
     ):
         if isinstance(chosen, str) or not chosen or any(word not in known for word in chosen):
             raise ParameterError(f"{what} does not take {chosen!r}.", f"Give a list of: {', '.join(known)}.")
-    trials = run.choose(tiny=3, quick=7, full=25) if trials is None else trials
-    yields = run.choose(tiny=200, quick=2000, full=20_000) if yields is None else yields
+    trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials
+    yields = run.choose(tiny=100, quick=1000, full=10_000) if yields is None else yields
     if trials < 1 or not 1 <= yields <= MOST_YIELDS:
         raise ParameterError(
             f"trials start at 1, and yields lie between 1 and {MOST_YIELDS:,}.",
@@ -129,9 +131,10 @@ def semantics(
     places = _places(run, placements, cpus)
     allowed = _policies(run, policies, cpus)
 
-    cells = list(product(allowed, places))
-    for policy, place in run.each(cells, label=lambda cell: " ".join(cell).replace("_", " ")):
-        arguments = ["--policy", policy, "--yields", str(yields), "--trials", str(trials)]
+    for trial, (policy, place) in starts.each(
+        run, product(allowed, places), trials, label=lambda cell: " ".join(cell).replace("_", " ")
+    ):
+        arguments = ["--policy", policy, "--yields", str(yields), "--trials", str(TURNS)]
         with workloads.start("yielder", arguments, deadline_s=30) as yielder:
             first, second = yielder.tids
             if place == "unpinned":
@@ -145,7 +148,8 @@ def semantics(
                 {
                     "policy": policy,
                     "placement": place,
-                    "trial": record["trial"],
+                    "trial": trial,
+                    "turn": record["trial"],
                     "condition": record.text("condition"),
                     "thread": record["thread"],
                     "yields": record["yields"],
