@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import pwd
 import socket
 import subprocess
 import sys
@@ -28,9 +29,18 @@ HOME = Path("/home/reader")
 HOST = "10.0.2.2"  # as QEMU's network calls it
 LIMIT_S = 400  # for one experiment; the processor is emulated
 
-# One experiment of each chapter that measures. Those that are run as from a page need control groups.
+# One experiment of each chapter that measures; and, run as from a page, all of the chapter on throttling:
+# those need control groups.
 IN_A_TERMINAL = ("context_switch.matrix", "ring.sweep", "runqlat.histogram", "convoy.locks")
-IN_A_PAGE = ("quota.hog", "isolation.cpuset")
+IN_A_PAGE = (
+    "quota.hog",
+    "quota.threads",
+    "service.latency",
+    "service.contention",
+    "throttle.timeline",
+    "nested.groups",
+    "isolation.cpuset",
+)
 # An emulated processor loads a BPF program so slowly that the measured processes have to live longer.
 LONGER = {"runqlat.histogram": ("--set", "duration_s=40")}
 
@@ -48,6 +58,8 @@ def main(boot: str, port: str) -> None:
         for name in IN_A_PAGE:
             attempt(f"{name}, in the server's kernel", partial(in_a_page, kernel, name))
         attempt("quota.hog, from a terminal", partial(in_a_terminal, "quota.hog"))
+        attempt("quota.hog, under systemd-run --user --scope", in_a_scope)
+        attempt("quota.hog, in a group that the helper lends", in_a_lent_group)
     else:
         attempt("runqlat.histogram", partial(in_a_terminal, "runqlat.histogram"))
         attempt("the reader's earlier results are there", kept)
@@ -124,6 +136,38 @@ def in_a_terminal(name: str) -> str:
     return measured(name)
 
 
+def in_a_scope() -> str:
+    """As on a reader's own computer: a group inside the one that systemd hands to everybody who logs in."""
+    uid = pwd.getpwnam("reader").pw_uid
+    subprocess.run(["systemctl", "start", f"user@{uid}.service"], check=True, capture_output=True, text=True)
+    there = as_reader("systemd-run", "--user", "--scope", "--quiet", runtime=f"/run/user/{uid}")
+    expect(f"/user@{uid}.service/" in there, there)
+    return f"{measured('quota.hog')}, in {there}"
+
+
+def in_a_lent_group() -> str:
+    """As where nothing is handed out, such as in a container: the privileged helper makes one."""
+    there = as_reader()
+    expect("/sched-labs-loan-" in there, there)
+    return f"{measured('quota.hog')}, in {there}"
+
+
+def as_reader(*under: str, runtime: str = "") -> str:
+    """Run quota.hog as the reader, from this service's group; where its groups were."""
+    code = (
+        "from sched_labs import cgroups, quota\n"
+        "with cgroups.group('there') as group: print(group.path)\n"
+        f"quota.hog(profile='tiny', progress=False).save({str(HOME / 'quota.hog.json')!r})\n"
+    )
+    done = subprocess.run(
+        ["runuser", "-u", "reader", "--", "env", f"HOME={HOME}", f"XDG_RUNTIME_DIR={runtime}", *under,
+         "/opt/sched-labs/.venv/bin/python", "-c", code],
+        capture_output=True, text=True, timeout=LIMIT_S, cwd="/", check=False,
+    )  # fmt: skip
+    expect(done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout.splitlines()[0]
+
+
 def measured(name: str) -> str:
     """Judge a result by its file: who made it, what is in it, and what it says is missing."""
     path = HOME / f"{name}.json"
@@ -136,7 +180,7 @@ def measured(name: str) -> str:
     if name == "runqlat.histogram":
         counted = instruments(result)
         expect("bpf" in counted, f"counted by {', '.join(counted)}; {missing}")
-    if name == "quota.hog":
+    if name in IN_A_PAGE:
         expect(result["machine"]["cgroup"] == "v2", result["machine"]["cgroup"])
     for text in missing:
         say(f"note: {name} misses: {text}")

@@ -71,7 +71,7 @@ mirror=${MIRROR:-$(sed -nE 's/^(URIs:|deb( \[[^]]*\])?) +(http[^ ]+).*/\3/p' /et
     /etc/apt/sources.list.d/* 2>/dev/null | grep -v security | head -n 1)}
 mirror=${mirror:-http://deb.debian.org/debian}
 say "making a Debian ($release)"
-packages=systemd-sysv,udev,dbus,iproute2,procps,sudo,ca-certificates,make,linux-image-cloud-amd64
+packages=systemd-sysv,udev,dbus,libpam-systemd,iproute2,procps,sudo,ca-certificates,make,linux-image-cloud-amd64
 debootstrap --variant=minbase --include=$packages "$release" "$root" "$mirror" >"$work/log" 2>&1 ||
     { tail -n 20 "$work/log"; exit 1; }
 bind
