@@ -92,7 +92,7 @@ def test_a_result_survives_being_kept_and_is_drawn_and_judged(
         (lambda: migration.cost(every_ms=-1), "every_ms"),
         (lambda: migration.cost(trials=0), "0 trials"),
         (lambda: migration.cost(working_sets_bytes=[8]), "starts at one cache line"),
-        (lambda: migration.cost(working_sets_bytes=[1 << 45]), "half of the memory"),
+        (lambda: migration.cost(working_sets_bytes=[1 << 45]), "a quarter of the memory"),
         (lambda: smt.sharing(pairs=["alu"]), "pairs does not take"),
         (lambda: smt.sharing(placements="cores"), "placements does not take"),
         (lambda: smt.sharing(window_ms=0), "window_ms"),

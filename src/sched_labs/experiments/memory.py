@@ -57,12 +57,12 @@ def check(what: str, sizes: Iterable[int], line: int) -> None:
 
 
 def check_room(working_set: int, partner: int, survey: machine.Machine) -> None:
-    """Raises ParameterError when the two sets together would fill the machine."""
+    """Raises ParameterError when the two sets together are more than a quarter of what is available."""
     free = available(survey)
-    if free and working_set + partner > free // 2:
+    if free and working_set + partner > free // 4:
         raise ParameterError(
             f"A working set of {size_text(working_set)} and a partner of {size_text(partner)} need more than "
-            f"half of the memory that is available ({size_text(free)}).",
+            f"a quarter of the memory that is available ({size_text(free)}).",
             "Choose smaller ones: a machine that swaps measures its disk.",
         )
 
