@@ -5,6 +5,7 @@
 # make vm-test   the reader's virtual machine, made and booted under QEMU (root; a quarter of an hour)
 # make check   linters, types, C warnings
 # make bench   what measuring costs, against its peers
+# make bench-agreement   whether two runs of the first chapter agree within their intervals (a quiet machine)
 # make bench-book   how long `make book` takes from a fresh clone (minutes)
 # make clean   take away what was built (.venv and your own results stay)
 #
@@ -25,7 +26,7 @@ BOOK := $(VENV)/bin/python -m sched_labs.book
 BOOK_OPTIONS := --profile $(PROFILE) $(if $(FRESH),--fresh)
 
 .DEFAULT_GOAL := help
-.PHONY: help live book test test-kernels vm-test check bench bench-book clean system
+.PHONY: help live book test test-kernels vm-test check bench bench-agreement bench-book clean system
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -37,7 +38,7 @@ book: $(VENV)/installed
 	@$(BOOK) build $(BOOK_OPTIONS)
 
 # What only the tests need is installed for these alone.
-test test-kernels check bench bench-book: SYSTEM_OPTIONS := --tests
+test test-kernels check bench bench-agreement bench-book: SYSTEM_OPTIONS := --tests
 
 test: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest $(TESTS)
@@ -59,6 +60,9 @@ check: $(VENV)/installed-test
 
 bench: $(VENV)/installed-test
 	$(VENV)/bin/python benchmarks/run.py
+
+bench-agreement: $(VENV)/installed-test
+	$(VENV)/bin/python benchmarks/agreement.py
 
 bench-book: $(VENV)/installed-test
 	$(VENV)/bin/python benchmarks/book.py
