@@ -12,7 +12,6 @@ See sched(7) and sched_setattr(2).
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import threading
 from collections.abc import Sequence
@@ -26,23 +25,7 @@ from .machine import syscalls
 
 _NUMBERS = {"OTHER": 0, "FIFO": 1, "RR": 2, "BATCH": 3, "IDLE": 5, "DEADLINE": 6}
 _NAMES = {number: name for name, number in _NUMBERS.items()}
-_SIZE = 48  # of struct sched_attr as first published; newer kernels take it too
 SHORTEST_SLICE_NS, LONGEST_SLICE_NS = 100_000, 100_000_000  # what the kernel clamps a custom slice to
-
-
-class _SchedAttr(ctypes.Structure):
-    """struct sched_attr, first published size."""
-
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        ("sched_policy", ctypes.c_uint32),
-        ("sched_flags", ctypes.c_uint64),
-        ("sched_nice", ctypes.c_int32),
-        ("sched_priority", ctypes.c_uint32),
-        ("sched_runtime", ctypes.c_uint64),
-        ("sched_deadline", ctypes.c_uint64),
-        ("sched_period", ctypes.c_uint64),
-    ]
 
 
 @dataclass(frozen=True)
@@ -116,8 +99,8 @@ def apply(tid: int, policy: Policy) -> None:
     """
     if policy.name not in _NUMBERS:
         raise ParameterError(f"There is no policy {policy.name!r}.", f"There are: {', '.join(_NUMBERS)}.")
-    attr = _SchedAttr(
-        size=_SIZE,
+    attr = syscalls.SchedAttr(
+        size=syscalls.SCHED_ATTR_BYTES,
         sched_policy=_NUMBERS[policy.name],
         sched_nice=policy.nice,
         sched_priority=policy.priority,
@@ -144,9 +127,9 @@ def apply(tid: int, policy: Policy) -> None:
 
 def of(tid: int) -> Policy:
     """The policy that a thread (0: the calling one) has now, as the kernel tells it."""
-    attr = _SchedAttr()
+    attr = syscalls.SchedAttr()
     try:
-        syscalls.call("sched_getattr", tid, attr, _SIZE, 0)
+        syscalls.call("sched_getattr", tid, attr, syscalls.SCHED_ATTR_BYTES, 0)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise PolicyError(f"Thread {tid} cannot be asked", why, error.errno or 0) from error

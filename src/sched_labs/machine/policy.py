@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import threading
@@ -15,21 +14,6 @@ from .seen import Seen
 _CAP_SYS_NICE = 23
 _OTHER, _FIFO, _RR, _BATCH, _IDLE, _DEADLINE = 0, 1, 2, 3, 5, 6
 _SLICE_NS = 3_000_000
-
-
-class _SchedAttr(ctypes.Structure):
-    """struct sched_attr, first published size (48 bytes)."""
-
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        ("sched_policy", ctypes.c_uint32),
-        ("sched_flags", ctypes.c_uint64),
-        ("sched_nice", ctypes.c_int32),
-        ("sched_priority", ctypes.c_uint32),
-        ("sched_runtime", ctypes.c_uint64),
-        ("sched_deadline", ctypes.c_uint64),
-        ("sched_period", ctypes.c_uint64),
-    ]
 
 
 def _on_a_thread(attempt: Callable[[], bool]) -> tuple[bool, OSError | None]:
@@ -56,7 +40,9 @@ def _set(policy: int, priority: int = 0) -> bool:
 
 
 def _set_deadline() -> bool:
-    wish = _SchedAttr(48, _DEADLINE, 0, 0, 0, 1_000_000, 10_000_000, 10_000_000)
+    wish = syscalls.SchedAttr(
+        syscalls.SCHED_ATTR_BYTES, _DEADLINE, 0, 0, 0, 1_000_000, 10_000_000, 10_000_000
+    )
     syscalls.call("sched_setattr", 0, wish, 0)
     return True
 
@@ -72,12 +58,12 @@ def _raise_nice() -> bool:
 
 def _set_slice() -> bool:
     """Ask for a slice of our own: EEVDF from 6.12 on grants it; older kernels take the call and ignore it."""
-    attr = _SchedAttr()
-    syscalls.call("sched_getattr", 0, attr, 48, 0)
+    attr = syscalls.SchedAttr()
+    syscalls.call("sched_getattr", 0, attr, syscalls.SCHED_ATTR_BYTES, 0)
     attr.sched_policy, attr.sched_flags, attr.sched_runtime = _OTHER, 0, _SLICE_NS
     attr.sched_deadline = attr.sched_period = attr.sched_priority = 0
     syscalls.call("sched_setattr", 0, attr, 0)
-    syscalls.call("sched_getattr", 0, attr, 48, 0)
+    syscalls.call("sched_getattr", 0, attr, syscalls.SCHED_ATTR_BYTES, 0)
     return int(attr.sched_runtime) == _SLICE_NS
 
 

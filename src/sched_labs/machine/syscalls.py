@@ -26,3 +26,21 @@ def call(name: str, *arguments: int | ctypes.Array | ctypes.Structure) -> int:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return answer
+
+
+SCHED_ATTR_BYTES = 48  # of struct sched_attr as first published; newer kernels take it too
+
+
+class SchedAttr(ctypes.Structure):
+    """struct sched_attr, first published size."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("sched_policy", ctypes.c_uint32),
+        ("sched_flags", ctypes.c_uint64),
+        ("sched_nice", ctypes.c_int32),
+        ("sched_priority", ctypes.c_uint32),
+        ("sched_runtime", ctypes.c_uint64),
+        ("sched_deadline", ctypes.c_uint64),
+        ("sched_period", ctypes.c_uint64),
+    ]
