@@ -2,7 +2,7 @@
 
 Every experiment of the first chapter (or those that are named) is run once, and then all of them again, so
 that its two runs lie minutes apart.  Each number with an interval in the two summaries is compared: the
-intervals overlap, or they do not.  A measurement and not a test: there is no target, and status 0 always.
+intervals overlap, or they do not.  A measurement and not a test: there is no target, whatever it finds.
 
 What to expect: if an interval covers 95 times in 100, and holds everything that differs between two runs,
 then two of them overlap in more than 99 of 100 comparisons (for normal errors: they are apart where the
@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
+from sched_labs.errors import SchedLabError
 from sched_labs.experiments import find
 from sched_labs.experiments.base import PROFILES
 
@@ -91,20 +93,24 @@ def agreement(names: Sequence[str], profile: str) -> None:
         show(name, table)
     every = pd.concat(list(tables.values()))
     print(f"{'all':<24}{int(every.overlap.sum()):>6} of {len(every):>3} overlap, {every.overlap.mean():.1%}")
-    flags = {note.text for results in rounds for result in results.values() for note in result.flags}
-    for text in sorted(flags):
+    for text in sorted({flag for results in rounds for result in results.values() for flag in result.flags}):
         print(f"Doubt: {text}")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("experiments", nargs="*", help="default: all of the first chapter")
     parser.add_argument("--profile", choices=PROFILES, default="quick")
     given = parser.parse_args()
-    agreement([find(name).name for name in given.experiments or CHAPTER], given.profile)
+    try:
+        agreement([find(name).name for name in given.experiments or CHAPTER], given.profile)
+    except SchedLabError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
