@@ -83,6 +83,14 @@ def test_a_request_that_is_interrupted_ends_after_the_refill() -> None:
     assert run.latency_us.tolist() == [10 * MS, 105 * MS]
 
 
+def test_a_request_that_is_not_completed_has_waited_until_the_end() -> None:
+    run = bandwidth.replay(
+        20 * MS, 100 * MS, [0, 0, 5 * MS], threads=1, cpus=1, work_us=9 * MS, duration_s=0.05
+    )
+    assert run.latency_us.tolist() == [9 * MS, 18 * MS]
+    assert run.waited_us.tolist() == [45 * MS] and run.in_flight == 1
+
+
 def test_requests_run_side_by_side_on_two_cpus() -> None:
     run = bandwidth.replay(100 * MS, 100 * MS, [0, 0, 0], threads=2, cpus=2, work_us=10 * MS, duration_s=1)
     assert run.latency_us.tolist() == [10 * MS, 10 * MS, 20 * MS]

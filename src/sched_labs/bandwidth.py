@@ -59,6 +59,7 @@ class Simulation:
     arrivals, completions, in_flight    requests; arrivals = completions + in_flight
     arrived_us     when, one per completed request, in the order of arrival
     latency_us     from arrival to completion, in the same order
+    waited_us      how long each request that was not completed had waited at the end
     """
 
     parameters: dict[str, Any]
@@ -70,6 +71,7 @@ class Simulation:
     arrivals: int
     arrived_us: NDArray[np.float64]
     latency_us: NDArray[np.float64]
+    waited_us: NDArray[np.float64]
     _intervals: list[tuple[int, float, float]] = field(repr=False)
     _used: list[float] = field(repr=False)  # CPU time used up to each period's end
 
@@ -327,6 +329,7 @@ def replay(
         len(arrivals),
         at[completed],
         (done - at)[completed],
+        duration_s * 1e6 - at[~completed],
         group.intervals,
         group.used_by,
     )

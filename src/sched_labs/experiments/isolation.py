@@ -92,7 +92,7 @@ def cpuset(
     if not 1 <= intruders <= 64:
         raise ParameterError(f"intruders must be 1 to 64, not {intruders!r}.")
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.1, quick=0.25, full=1.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.1, quick=0.2, full=1.0) if duration_s is None else duration_s
     if trials < 1 or not 0.05 <= duration_s <= 60:
         raise ParameterError("trials start at 1, and duration_s lies between 0.05 and 60 s.")
     cpu = placement.quiet_cpu()

@@ -108,7 +108,7 @@ def groups(
             "Give at most the outer quota.",
         )
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    cycles = run.choose(tiny=4, quick=8, full=40) if cycles is None else cycles
+    cycles = run.choose(tiny=4, quick=6, full=40) if cycles is None else cycles
     if trials < 1 or cycles < 2:
         raise ParameterError("trials start at 1 and cycles at 2.", "Leave them out to use the profile's.")
     run.begin()

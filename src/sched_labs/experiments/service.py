@@ -33,6 +33,7 @@ BINS_PER_DOUBLING = 4
 COLUMNS = ("limit", "demand_percent", "neighbour")
 PRESSURE = "/proc/pressure/cpu"
 LONGEST_WATCH_S = 3600.0
+EDGE_NS = 1_000_000  # how precisely the begin of a period is to be seen
 Around = Callable[[workloads.Workload, cgroups.Group | None], contextlib.AbstractContextManager[None]]
 _MISSING = stats.Interval(np.nan, np.nan, np.nan)
 
@@ -152,10 +153,10 @@ def _fullest_bin(latencies: pd.Series[float]) -> float:
 def latency(
     run: Run,
     *,
-    quota_us: int = 50_000,
-    period_us: int = 100_000,
+    quota_us: int = 20_000,
+    period_us: int = 40_000,
     demands_percent: Sequence[int] = (30, 50, 80),
-    work_us: int = 2_000,
+    work_us: int = 1_000,
     threads: int = 4,
     batch: int = 4,
     limits: Sequence[str] = LIMITS,
@@ -166,7 +167,8 @@ def latency(
 ) -> None:
     """Serve the same requests under no limit, a quota, a quota with burst, and a weight, beside a neighbour.
 
-    quota_us, period_us   the limit; the burst is as large as the quota
+    quota_us, period_us   the limit; the burst is as large as the quota.  The period is shorter than the usual
+                      100 ms, so that a run has so many that one of them is worth 2 % of them at most
     demands_percent   mean CPU demand as a part of the quota; other limits are run with the highest alone
     work_us           CPU time of one request, undisturbed: measured at the start, then a fixed loop count
     threads           of the server
@@ -181,7 +183,8 @@ def latency(
     thread began), waited_ns (what those without latency had waited at the end, else 0).  The result's
     parameters hold blocks, one per run of the server, with its counts and those of the kernel: arrived,
     completed, waiting, elapsed_ns, cpu_ns, voluntary, involuntary, run_delay_ns, periods, throttled_periods,
-    throttled_ns, bursts, pressure_us in pressure_window_ns, and pressure_of (group or machine).
+    throttled_ns, bursts, pressure_us in pressure_window_ns, pressure_of (group or machine), and boundary_ns,
+    when a period began, from the block's start (None where that was not looked for, or not seen).
 
     Where no group may be made, only the conditions without a limit are run.
     """
@@ -195,7 +198,7 @@ def latency(
     if arrivals not in ("poisson", "even", "closed"):
         raise ParameterError(f"arrivals is poisson, even or closed, not {arrivals!r}.")
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.2, quick=0.6, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.2, quick=0.68, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
     run.begin()
     limited = may_limit(run)
@@ -228,11 +231,11 @@ def latency(
 def contention(
     run: Run,
     *,
-    quota_us: int = 50_000,
-    period_us: int = 100_000,
+    quota_us: int = 20_000,
+    period_us: int = 40_000,
     demand_percent: int = 80,
     hogs: Sequence[int] = HOGS,
-    work_us: int = 2_000,
+    work_us: int = 1_000,
     threads: int = 4,
     batch: int = 4,
     trials: int | None = None,
@@ -321,16 +324,18 @@ def closest(table: pd.DataFrame) -> pd.DataFrame:
 def modelled(data: pd.DataFrame, parameters: Mapping[str, Any]) -> pd.DataFrame:
     """The requests of a result under the same quota, computed by `sched_labs.bandwidth` and not measured.
 
-    One row per request that the model completed: limit, demand_percent, neighbour, hogs, trial, latency_ns.
+    One row per request: limit, demand_percent, neighbour, hogs, trial, latency_ns.
     Only for conditions with a quota, Poisson or even arrivals and an idle neighbour; empty without any.  A
     request costs the CPU time that it took on average in its block, system calls included.  The model's group
-    has its CPUs for itself, and its periods begin with the run.
+    has its CPUs for itself.  Its periods begin when those of the measured group did, or with the run where
+    that was not seen.  As in the measurement, a request that nobody had finished at the end counts with the
+    time that it had waited until then.
     """
     return pd.concat(
         [
             _NO_REQUESTS,
             *(
-                pd.DataFrame({"latency_ns": 1000 * run.latency_us}).assign(**about)
+                pd.DataFrame({"latency_ns": 1000 * np.append(run.latency_us, run.waited_us)}).assign(**about)
                 for about, run in _simulated(data, parameters)
             ),
         ],
@@ -410,17 +415,19 @@ def _simulated(
         work_us = block["cpu_ns"] / block["completed"] / 1000 if block["completed"] else p["work_us"]
         if not about["limit"].startswith("quota") or about["neighbour"] != "idle":
             continue
+        boundary_ns = block.get("boundary_ns")
+        into_us = 0.0 if boundary_ns is None else -boundary_ns / 1000 % p["period_us"]
         yield (
             about,
             bandwidth.replay(
                 p["quota_us"],
                 p["period_us"],
-                np.sort(own.arrival_ns.to_numpy(float)) / 1000,
+                np.sort(own.arrival_ns.to_numpy(float)) / 1000 + into_us,
                 threads=p["threads"],
                 cpus=len(p["cpus"]),
                 burst_us=p["quota_us"] if about["limit"] == "quota + burst" else 0,
                 slice_us=p["slice_us"] or 5000,
-                duration_s=p["duration_s"],
+                duration_s=max(p["duration_s"], block["elapsed_ns"] / 1e9) + into_us / 1e6,
                 work_us=work_us,
             ),
         )
@@ -515,6 +522,9 @@ def serve(
             group.add(service.pid)
         if condition.hogs:
             _neighbour(stack, server, condition, group)
+        boundary = None
+        if group and condition.limit.startswith("quota") and condition.neighbour == "idle":
+            boundary = _boundary_ns(group, server)
         if around:
             stack.enter_context(around(service, group))
         counted = group.counted() if group else None
@@ -524,7 +534,9 @@ def serve(
         if group and counted:
             counted = group.counted().since(counted)
     _keep(run, records, condition, trial)
+    total = next(record for record in records if record.kind == "service")
     run.parameters["blocks"][-1] |= {
+        "boundary_ns": None if boundary is None else boundary - total["began_ns"],
         "periods": counted.periods if counted else 0,
         "throttled_periods": counted.throttled_periods if counted else 0,
         "throttled_ns": counted.throttled_ns if counted else 0,
@@ -534,6 +546,27 @@ def serve(
         "pressure_of": whose,
     }
     return records
+
+
+def _boundary_ns(group: cgroups.Group, server: Server) -> int | None:
+    """When one of the group's periods began, by the monotonic clock; None where it could not be seen.
+
+    The kernel adds to nr_periods then, for a group that has run a moment before.  Its timer keeps to the same
+    steps for as long as the group is there (start_cfs_bandwidth in kernel/sched/fair.c).
+    """
+    with workloads.start("burn", ["--workers", "1", "--duration-ms", "1"]) as kick:
+        placement.pin(kick.tids, server.cpus)
+        group.add(kick.pid)
+        kick.run()
+    last, count = time.monotonic_ns(), group.counted().periods
+    end = last + 2_000 * server.period_us
+    while last < end:
+        time.sleep(0.0001)
+        periods, now = group.counted().periods, time.monotonic_ns()
+        if periods > count and now - last <= EDGE_NS:
+            return (last + now) // 2
+        last, count = now, periods
+    return None
 
 
 def _group(server: Server, condition: Condition) -> contextlib.AbstractContextManager[cgroups.Group]:

@@ -99,10 +99,10 @@ def summarise(result: Result) -> pd.DataFrame:
 def timeline(
     run: Run,
     *,
-    quota_us: int = 50_000,
-    period_us: int = 100_000,
+    quota_us: int = 20_000,
+    period_us: int = 40_000,
     demand_percent: int = 80,
-    work_us: int = 2_000,
+    work_us: int = 1_000,
     threads: int = 4,
     batch: int = 4,
     trials: int | None = None,
@@ -126,7 +126,7 @@ def timeline(
     if not 1 <= demand_percent <= 200:
         raise ParameterError(f"demand_percent must be 1 to 200, not {demand_percent!r}.")
     trials = run.choose(tiny=1, quick=1, full=5) if trials is None else trials
-    duration_s = run.choose(tiny=0.3, quick=2.0, full=5.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.3, quick=1.5, full=5.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
     run.begin()
     limited = may_limit(run)
