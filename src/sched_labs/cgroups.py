@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 
 from .errors import ParameterError, PlacementError, ProbeError
 from .machine import files
-from .machine.cgroup import Hierarchy, hierarchy, lineage, try_making
+from .machine.cgroup import Hierarchy, hierarchy, lineage, place_for
 from .machine.seen import Seen
 from .workloads.launch import owner_mark
 
@@ -50,6 +50,7 @@ PARENT = "sched-labs"
 PERIOD_US = 100_000  # what the kernel gives a new group
 LEAST_US, LONGEST_PERIOD_US = 1_000, 1_000_000  # of quota and period, as the kernel has them
 WEIGHT, SHARES = 100, 1024  # what a new group has, in v2's and in v1's scale
+PARTITIONS = ("root", "isolated")
 SLICE = "/proc/sys/kernel/sched_cfs_bandwidth_slice_us"
 
 _REMOVED_WITHIN_S = 2.0  # a process that was killed leaves its group a moment later
@@ -177,11 +178,20 @@ class Group:
         _write(f"{self.cpuset_path}/cpuset.cpus", files.cpu_ranges(list(cpus)))
 
     def isolate(self) -> None:
-        """Take the group's CPUs away from everybody else, and from load balancing (a partition; v2 only).
+        """Take the group's CPUs away from everybody else, and from load balancing: an isolated partition."""
+        self.partition("isolated")
 
-        The group has CPUs of its own already (`confine`).  Raises PlacementError, with its reason, on
-        v1, on kernels that allow it only directly below the root group (before 6.7), and beside isolcpus.
+    def partition(self, kind: str) -> None:
+        """Take the group's CPUs away from everybody else: as a "root", or "isolated" from load balancing too.
+
+        The group has CPUs of its own already (`confine`).  Raises PlacementError, with the kernel's reason,
+        on v1, on kernels that allow it only directly below the root group (before 6.7), beside isolcpus,
+        and where others need the CPUs.
         """
+        if kind not in PARTITIONS:
+            raise ParameterError(
+                f"cpuset.cpus.partition does not take {kind!r}.", f"Give one of: {', '.join(PARTITIONS)}."
+            )
         if (files.read("/sys/devices/system/cpu/isolated") or "").strip():
             # Seen on Linux 6.12: the kernel can crash when partitions are made beside isolcpus.
             raise PlacementError(
@@ -195,9 +205,13 @@ class Group:
         for folder in (self.path.rpartition("/")[0], self.path):
             if files.exists(f"{folder}/cpuset.cpus.exclusive"):
                 _write(f"{folder}/cpuset.cpus.exclusive", cpus)
-        _write(path, "isolated")
-        if (state := _read(path)) != "isolated":
-            raise PlacementError(f"{path} says: {state}.", "Use cpusets for the others too.")
+        _write(path, kind)
+        if (state := _read(path)) != kind:
+            raise PlacementError(
+                f"{path} does not take {kind!r} for CPUs {cpus}; it says: {state}.",
+                "Give the group CPUs that no other partition has, and leave some to everybody else; below "
+                "the topmost group partitions came with Linux 6.7.",
+            )
 
     # ---- processes ----
 
@@ -415,32 +429,10 @@ def _steered(seen: Seen, controller: str) -> Hierarchy:
 
 def _parent(found: Hierarchy, controllers: Sequence[str]) -> str:
     """Where our parent group goes: its path, with what must be switched on above it in its name."""
-    wanted = {"cpu": ("cpu.max", "cpu.cfs_quota_us"), "cpuset": ("cpuset.cpus",)}
-    folder, why = try_making(found, wanted[controllers[0]])
-    if found.version == "v1":
-        if folder:
-            return f"{folder}/{PARENT}"
+    folder, missing, why = place_for(found, controllers)
+    if folder is None:
         raise PlacementError(_no_place(found, why), _WHO, lacking=True)
-    # v2: a group has the files of a controller only where it is switched on above.  As the owner we may.
-    candidates = [folder] if folder else lineage(found)[::-1]
-    for place in candidates:
-        there = (files.read(f"{place}/cgroup.controllers") or "").split()
-        on = (files.read(f"{place}/cgroup.subtree_control") or "").split()
-        missing = [name for name in controllers if name not in on]
-        mine = os.access(files.place(place), os.W_OK | os.X_OK)
-        if (
-            mine
-            and all(name in there for name in controllers)
-            and (
-                not missing
-                or (
-                    os.access(files.place(f"{place}/cgroup.subtree_control"), os.W_OK)
-                    and not _holds_processes(place, found)
-                )
-            )
-        ):
-            return f"{place}/{PARENT}{''.join(f'+{name}' for name in missing)}"
-    raise PlacementError(_no_place(found, why), _WHO, lacking=True)
+    return f"{folder}/{PARENT}{''.join(f'+{name}' for name in missing)}"
 
 
 def _no_place(found: Hierarchy, why: str) -> str:
@@ -449,11 +441,6 @@ def _no_place(found: Hierarchy, why: str) -> str:
         if os.statvfs(files.place(folder)).f_flag & os.ST_RDONLY:
             why = "it is mounted read-only"
     return f"No control group can be made in {folder} or above it: {why}."
-
-
-def _holds_processes(folder: str, found: Hierarchy) -> bool:
-    """Whether a v2 group has processes of its own; then only the root lets controllers be switched on."""
-    return folder != found.mount and bool(files.read(f"{folder}/cgroup.procs"))
 
 
 def _mkdir_below(parent: str, full: str, controllers: Sequence[str]) -> str:
@@ -652,7 +639,7 @@ class _Loan:
         cls._asked_by, cls._channel = os.getpid(), None
         try:
             request = {
-                "probe": "groups", "version": 2, "scope": "processes", "pids": [os.getpid()],
+                "probe": "groups", "version": 3, "scope": "processes", "pids": [os.getpid()],
                 "duration_s": 3600, "interval_s": 60,
             }  # fmt: skip
             cls._channel = Channel(request)
@@ -730,9 +717,9 @@ def _write(path: str, text: str) -> None:
         remedy = ""
         if error.errno == errno.ENOENT and "burst" in path:
             remedy = "Saved-up quota came with kernel 5.14."
-        elif error.errno == errno.EINVAL and "cgroup.procs" not in path:
+        elif error.errno == errno.EINVAL and "cfs_" in path:
             remedy = "On v1 a group may not have a larger share than the group that it is in."
-        elif error.errno == errno.EINVAL:
+        elif error.errno == errno.EINVAL and "cgroup.procs" in path:
             remedy = "A real-time thread cannot enter a group without cpu.rt_runtime_us."
         elif error.errno in (errno.EACCES, errno.EPERM):
             remedy = _WHO

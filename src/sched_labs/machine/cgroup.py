@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from .seen import Seen
 
 TRIAL = "sched-labs-look-"
 """How the empty group is called that a survey makes and takes away again; the process number follows."""
+
+WANTED = {"cpu": ("cpu.max", "cpu.cfs_quota_us"), "cpuset": ("cpuset.cpus",)}
+"""One of these files tells that a group has the controller."""
 
 
 @dataclass(frozen=True)
@@ -159,10 +162,10 @@ def look_making(seen: Seen) -> Iterator[Fact]:
         return
     source = "an empty group made and taken away again"
     cpu = hierarchy(seen, "cpu")
-    folder, why = try_making(cpu, ("cpu.max", "cpu.cfs_quota_us"))
+    folder, _, why = place_for(cpu, ("cpu",))
     yield Fact("cgroup.can_make", folder is not None, "", source, why)
     yield Fact("cgroup.make_in", folder, "", source, why if folder is None else "")
-    folder, why = try_making(hierarchy(seen, "cpuset"), ("cpuset.cpus",))
+    folder, _, why = place_for(hierarchy(seen, "cpuset"), ("cpuset",))
     yield Fact("cgroup.can_make_cpuset", folder is not None, "", source, why)
     own = _delegated(cpu)
     yield Fact("cgroup.delegated", own or "none", "", "owner of the user's service group", "")
@@ -219,3 +222,31 @@ def try_making(found: Hierarchy | None, wanted: tuple[str, ...]) -> tuple[str | 
                 continue
         return folder, ""
     return None, "; ".join(dict.fromkeys(reasons)) or "no group is in sight"
+
+
+def place_for(found: Hierarchy | None, controllers: Sequence[str]) -> tuple[str | None, tuple[str, ...], str]:
+    """(folder in which a group with these controllers can be made, those to be switched on there, remark), or
+    (None, (), why nowhere).
+
+    On v2 a group has a controller's files only where it is switched on above it.  Where it is not, whoever
+    may write cgroup.subtree_control can do that, in a group without processes or in the topmost.
+    """
+    folder, why = try_making(found, WANTED[controllers[0]])
+    if found is None or found.version == "v1":
+        return folder, (), why
+    for place in [folder] if folder else lineage(found)[::-1]:
+        there = (files.read(f"{place}/cgroup.controllers") or "").split()
+        on = (files.read(f"{place}/cgroup.subtree_control") or "").split()
+        missing = tuple(name for name in controllers if name not in on)
+        mine = os.access(files.place(place), os.W_OK | os.X_OK)
+        if not mine or not all(name in there for name in controllers):
+            continue
+        steers = os.access(files.place(f"{place}/cgroup.subtree_control"), os.W_OK)
+        if not missing or (steers and not _holds_processes(place, found)):
+            return place, missing, f"{' and '.join(missing)} must be switched on there" if missing else ""
+    return None, (), why
+
+
+def _holds_processes(folder: str, found: Hierarchy) -> bool:
+    """Whether a v2 group has processes of its own; then only the root lets controllers be switched on."""
+    return folder != found.mount and bool(files.read(f"{folder}/cgroup.procs"))
