@@ -22,6 +22,7 @@ from ..probes.attribution import OCCUPANTS, Attribution
 from ..probes.waits import Waits, bin_edges_ns, bin_of
 from ..result import Result
 from ..stats import median_interval
+from . import checks
 from .base import Instrument, Run, experiment
 
 CONDITIONS = ("alone", "own_threads", "rival")
@@ -147,15 +148,8 @@ def _check(burners: int, rivals: int, cpu: int, duration_s: float) -> None:
     for name, value in (("burners", burners), ("rivals", rivals)):
         if not isinstance(value, int) or not 1 <= value <= MOST_BURNERS:
             raise ParameterError(f"{name} must be a number from 1 to {MOST_BURNERS}, not {value!r}.")
-    if not isinstance(duration_s, int | float) or not 0.05 <= duration_s <= LONGEST_S:
-        raise ParameterError(
-            f"duration_s must lie between 0.05 and {LONGEST_S:.0f} s, not at {duration_s!r}."
-        )
-    allowed = machine.survey().cpus_allowed
-    if cpu not in allowed:
-        raise ParameterError(
-            f"CPU {cpu} may not be used by this process.", f"It may use: {', '.join(map(str, allowed))}."
-        )
+    checks.seconds("duration_s", duration_s, 0.05, LONGEST_S)
+    checks.cpu(cpu)
 
 
 def _probe(run: Run) -> bool:

@@ -11,7 +11,7 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
-from . import starts
+from . import checks, starts
 from .base import Instrument, Run, experiment
 
 MECHANISMS = ("pipe", "eventfd", "futex", "condvar", "yield")
@@ -122,13 +122,7 @@ def matrix(
         ("between", between, BETWEEN),
         ("placements", placements, PLACEMENTS),
     ):
-        if (
-            isinstance(chosen, str)
-            or not chosen
-            or (unknown := [word for word in chosen if word not in known])
-        ):
-            wrong = chosen if isinstance(chosen, str) or not chosen else unknown[0]
-            raise ParameterError(f"{what} does not take {wrong!r}.", f"Give a list of: {', '.join(known)}.")
+        checks.words(what, chosen, known)
     trials = run.choose(tiny=3, quick=9, full=31) if trials is None else trials
     round_trips = run.choose(tiny=100, quick=300, full=1500) if round_trips is None else round_trips
     if trials < 1 or round_trips < 1:

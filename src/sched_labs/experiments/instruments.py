@@ -17,13 +17,13 @@ from typing import Any
 import pandas as pd
 
 from .. import machine, placement, workloads
-from ..errors import ParameterError, ProbeError
+from ..errors import ProbeError
 from ..machine import files
 from ..probes import runqlat
 from ..probes.waits import bin_edges_ns, quantile_ns
 from ..result import Result
 from ..stats import median_interval
-from . import peers
+from . import checks, peers
 from .base import Instrument, Run, experiment
 
 CONDITIONS = ("idle", "hog", "queue")
@@ -92,15 +92,8 @@ def compared(run: Run, *, cpu: int | None = None, duration_s: float | None = Non
     """
     cpu = placement.quiet_cpu() if cpu is None else cpu
     duration_s = run.choose(tiny=0.15, quick=0.6, full=4.0) if duration_s is None else duration_s
-    allowed = machine.survey().cpus_allowed
-    if cpu not in allowed:
-        raise ParameterError(
-            f"CPU {cpu} may not be used by this process.", f"It may use: {', '.join(map(str, allowed))}."
-        )
-    if not isinstance(duration_s, int | float) or not 0.05 <= duration_s <= LONGEST_S:
-        raise ParameterError(
-            f"duration_s must lie between 0.05 and {LONGEST_S:.0f} s, not at {duration_s!r}."
-        )
+    checks.cpu(cpu)
+    checks.seconds("duration_s", duration_s, 0.05, LONGEST_S)
     trials = run.choose(tiny=1, quick=3, full=9)
     run.begin()
     run.parameters |= {"cpu": cpu, "duration_s": duration_s, "trials": trials, "period_us": PERIOD_US}

@@ -16,13 +16,14 @@ from typing import Any
 import pandas as pd
 
 from .. import machine, placement, policies, workloads
-from ..errors import ParameterError, ProbeError
+from ..errors import ProbeError
 from ..machine import files
 from ..probes import runqlat
 from ..probes.attribution import OCCUPANTS
 from ..result import Result
 from ..stats import median_interval
 from ..store import data_folder
+from . import checks
 from .base import Instrument, Run, experiment
 
 NEIGHBOURS = ("nobody", "packets", "files")
@@ -147,21 +148,10 @@ def neighbours(
 
 
 def _check(neighbours: Sequence[str], cpu: int, trials: int, duration_s: float) -> None:
-    if isinstance(neighbours, str) or not neighbours or not set(neighbours) <= set(NEIGHBOURS):
-        raise ParameterError(
-            f"neighbours does not take {neighbours!r}.", f"Give a list of: {', '.join(NEIGHBOURS)}."
-        )
-    if isinstance(trials, bool) or not isinstance(trials, int) or not 1 <= trials <= 50:
-        raise ParameterError(f"trials must be a whole number from 1 to 50, not {trials!r}.")
-    if not isinstance(duration_s, int | float) or not 0.05 <= duration_s <= LONGEST_S:
-        raise ParameterError(
-            f"duration_s must lie between 0.05 and {LONGEST_S:.0f} s, not at {duration_s!r}."
-        )
-    allowed = machine.survey().cpus_allowed
-    if cpu not in allowed:
-        raise ParameterError(
-            f"CPU {cpu} may not be used by this process.", f"It may use: {', '.join(map(str, allowed))}."
-        )
+    checks.words("neighbours", neighbours, NEIGHBOURS)
+    checks.whole("trials", trials, 1, 50)
+    checks.seconds("duration_s", duration_s, 0.05, LONGEST_S)
+    checks.cpu(cpu)
 
 
 class _Accounts:

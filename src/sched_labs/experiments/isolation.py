@@ -13,6 +13,7 @@ import pandas as pd
 from .. import cgroups, machine, placement, stats, workloads
 from ..errors import ParameterError, PlacementError
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 # What is done for the victim, and what the intruders may do.
@@ -83,10 +84,7 @@ def cpuset(
 
     A condition that this machine or user cannot have is left out with a note.
     """
-    if isinstance(conditions, str) or not conditions or [c for c in conditions if c not in CONDITIONS]:
-        raise ParameterError(
-            f"conditions does not take {conditions!r}.", f"Give a list of: {', '.join(CONDITIONS)}."
-        )
+    checks.words("conditions", conditions, CONDITIONS)
     cpus = machine.survey().cpus_allowed
     intruders = 2 * len(cpus) if intruders is None else intruders
     if not 1 <= intruders <= 64:

@@ -18,7 +18,7 @@ from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..machine import files
 from ..result import Result
-from . import starts
+from . import checks, starts
 from .base import Instrument, Run, experiment
 
 LOOPS = ("system_call", "process_futex", "thread_futex", "thread_yield")
@@ -114,9 +114,7 @@ def counted(
     """
     trials = run.choose(tiny=3, quick=5, full=15) if trials is None else trials
     for what, chosen, known in (("loops", loops, LOOPS), ("affinities", affinities, AFFINITIES)):
-        if isinstance(chosen, str) or not chosen or (odd := [word for word in chosen if word not in known]):
-            wrong = chosen if isinstance(chosen, str) or not chosen else odd[0]
-            raise ParameterError(f"{what} does not take {wrong!r}.", f"Give a list of: {', '.join(known)}.")
+        checks.words(what, chosen, known)
     if trials < 1 or (iterations is not None and iterations < 1):
         raise ParameterError("trials and iterations start at 1.", "Leave them out to use the profile's.")
     survey = machine.survey()

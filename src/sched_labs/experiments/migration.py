@@ -14,7 +14,7 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
-from . import distance, memory
+from . import checks, distance, memory
 from .base import Instrument, Run, experiment
 from .memory import KIB, MIB
 
@@ -162,8 +162,7 @@ def cost(
         raise ParameterError(
             f"This machine has none of these distances: {', '.join(distances or ())}.", "Add same_cpu."
         )
-    if isinstance(touch, str) or not touch or any(name not in TOUCH for name in touch):
-        raise ParameterError(f"touch does not take {touch!r}.", f"Give a list of: {', '.join(TOUCH)}.")
+    checks.words("touch", touch, TOUCH)
     if not isinstance(every_ms, int | float) or not 0 <= every_ms <= 1000:
         raise ParameterError(f"every_ms lies between 0 and 1,000 ms, not at {every_ms!r}.")
     trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials

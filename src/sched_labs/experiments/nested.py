@@ -15,6 +15,7 @@ import pandas as pd
 from .. import cgroups, machine, placement, stats, workloads
 from ..errors import ParameterError, PlacementError
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 # For each: whether the group has a limit of its own, and whether a sibling is busy.
@@ -96,10 +97,7 @@ def groups(
     outer_periods, outer_throttled (cpu.stat's nr_periods and nr_throttled).  Where no group may be made the
     thread runs without any, alone, and a note says so: nothing is counted then.
     """
-    if isinstance(conditions, str) or not conditions or [c for c in conditions if c not in CONDITIONS]:
-        raise ParameterError(
-            f"conditions does not take {conditions!r}.", f"Give a list of: {', '.join(CONDITIONS)}."
-        )
+    checks.words("conditions", conditions, CONDITIONS)
     cgroups.check_limit(outer_us, period_us, 0)
     cgroups.check_limit(inner_us, period_us, 0)
     if inner_us > outer_us:

@@ -18,7 +18,7 @@ from ..errors import ParameterError, ProbeError
 from ..probes import runqlat
 from ..result import Result
 from ..stats import RESAMPLES, Interval, median_interval
-from . import peers
+from . import checks, peers
 from .base import Instrument, Run, experiment
 
 OBSERVERS = {
@@ -119,11 +119,7 @@ def cost(
                 f"There is no observer {name!r}.", f"There are: {', '.join(list(OBSERVERS)[1:])}."
             )
     cpu = placement.quiet_cpu() if cpu is None else cpu
-    if cpu not in machine.survey().cpus_allowed:
-        raise ParameterError(
-            f"CPU {cpu} may not be used by this process.",
-            f"It may use: {', '.join(map(str, machine.survey().cpus_allowed))}.",
-        )
+    checks.cpu(cpu)
     round_trips = run.choose(tiny=1000, quick=10_000, full=20_000)  # perf keeps 300 bytes of each switch
     blocks, trials = run.choose(tiny=1, quick=3, full=9), run.choose(tiny=2, quick=3, full=5)
     run.begin()
@@ -296,15 +292,9 @@ def _check_rates(
         or not all(isinstance(us, int) and 1 <= us <= MOST_BURST_US for us in bursts_us)
     ):
         raise ParameterError(f"bursts_us must be numbers from 1 to {MOST_BURST_US:,}, not {bursts_us!r}.")
-    if isinstance(trials, bool) or not isinstance(trials, int) or not 1 <= trials <= 100:
-        raise ParameterError(f"trials must be a whole number from 1 to 100, not {trials!r}.")
-    if not isinstance(duration_s, int | float) or not 0.005 <= duration_s <= 10:
-        raise ParameterError(f"duration_s must lie between 0.005 and 10 s, not at {duration_s!r}.")
-    allowed = machine.survey().cpus_allowed
-    if cpu not in allowed:
-        raise ParameterError(
-            f"CPU {cpu} may not be used by this process.", f"It may use: {', '.join(map(str, allowed))}."
-        )
+    checks.whole("trials", trials, 1, 100)
+    checks.seconds("duration_s", duration_s, 0.005, 10)
+    checks.cpu(cpu)
 
 
 @contextlib.contextmanager

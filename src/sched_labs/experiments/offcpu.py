@@ -17,6 +17,7 @@ from ..errors import ParameterError
 from ..probes import switches
 from ..result import Result
 from ..store import write_text
+from . import checks
 from .base import Instrument, Run, experiment
 
 ROLES = ("hog", "rival", "sleeper", "reader", "parent")
@@ -66,15 +67,8 @@ def stacks(run: Run, *, cpu: int | None = None, duration_s: float | None = None)
     """
     duration_s = run.choose(tiny=0.3, quick=2.0, full=10.0) if duration_s is None else duration_s
     cpu = placement.quiet_cpu() if cpu is None else cpu
-    if not isinstance(duration_s, int | float) or not 0.05 <= duration_s <= LONGEST_S:
-        raise ParameterError(
-            f"duration_s must lie between 0.05 and {LONGEST_S:.0f} s, not at {duration_s!r}."
-        )
-    allowed = machine.survey().cpus_allowed
-    if cpu not in allowed:
-        raise ParameterError(
-            f"CPU {cpu} may not be used by this process.", f"It may use: {', '.join(map(str, allowed))}."
-        )
+    checks.seconds("duration_s", duration_s, 0.05, LONGEST_S)
+    checks.cpu(cpu)
     run.begin()
     run.parameters |= {"cpu": cpu, "duration_s": duration_s}
     with contextlib.ExitStack() as stack:

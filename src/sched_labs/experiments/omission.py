@@ -15,6 +15,7 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError, WorkloadError
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 CLIENTS = ("closed", "open")
@@ -101,10 +102,8 @@ def compared(
         "trials": (trials, 1, 1000),
     }
     for name, (value, least, most) in limits.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ParameterError(f"{name} must be a whole number from {least} to {most:,}, not {value!r}.")
-    if not isinstance(duration_s, (int, float)) or not 0.01 <= duration_s <= 60:
-        raise ParameterError(f"duration_s must lie between 0.01 and 60 s, not at {duration_s!r}.")
+        checks.whole(name, value, least, most)
+    checks.seconds("duration_s", duration_s, 0.01, 60)
     if work_us >= period_us:
         raise ParameterError(
             f"A server that works {work_us} µs cannot answer a request every {period_us} µs.",

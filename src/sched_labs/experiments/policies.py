@@ -19,6 +19,7 @@ from .. import machine, placement, policies, stats, workloads
 from ..errors import ParameterError, PlacementError, WorkloadError
 from ..policies import Policy, PolicyError
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 LOADS = {"light": 0.02, "heavy": 0.2}  # part of the CPU that the worker asks for
@@ -161,8 +162,7 @@ def sweep(
 
 def _check_numbers(**limits: tuple[Any, int, int]) -> None:
     for name, (value, least, most) in limits.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ParameterError(f"{name} must be a whole number from {least} to {most:,}, not {value!r}.")
+        checks.whole(name, value, least, most)
 
 
 def _usable(run: Run, wanted: Sequence[Policy]) -> Iterator[Policy]:
@@ -291,8 +291,7 @@ def hog(run: Run, *, trials: int | None = None, real_time_s: float | None = None
     trials = run.choose(tiny=1, quick=2, full=9) if trials is None else trials
     real_time_s = run.choose(tiny=0.2, quick=1.1, full=3.0) if real_time_s is None else real_time_s
     _check_numbers(trials=(trials, 1, 100))
-    if not isinstance(real_time_s, (int, float)) or not 0.05 <= real_time_s <= 3:
-        raise ParameterError(f"real_time_s must lie between 0.05 and 3 s, not at {real_time_s!r}.")
+    checks.seconds("real_time_s", real_time_s, 0.05, 3)
     fair_s = min(real_time_s, run.choose(tiny=0.1, quick=0.3, full=1.0))
     cpus = machine.survey().cpus_allowed
     cpu = placement.quiet_cpu()

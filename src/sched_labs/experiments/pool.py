@@ -19,7 +19,7 @@ from ..errors import ParameterError
 from ..probes import runqlat
 from ..probes.attribution import Attribution
 from ..result import Result
-from . import memory
+from . import checks, memory
 from .base import Instrument, Run, experiment
 from .memory import KIB
 from .spread import spread
@@ -289,8 +289,7 @@ def _check(
     for name, value in (("short_us", short_us), ("long_us", long_us)):
         if not isinstance(value, int) or not 1 <= value <= 20_000:
             raise ParameterError(f"{name} must be a number from 1 to 20,000 µs, not {value!r}.")
-    if not isinstance(duration_s, int | float) or not 0.02 <= duration_s <= 60:
-        raise ParameterError(f"duration_s must lie between 0.02 and 60 s, not at {duration_s!r}.")
+    checks.seconds("duration_s", duration_s, 0.02, 60)
     if not isinstance(trials, int) or not 1 <= trials <= 1000:
         raise ParameterError(f"{trials!r} trials cannot be made.", "Give a whole number from 3.")
     if duration_s * 1e6 < 4 * max(periods_us.values()):

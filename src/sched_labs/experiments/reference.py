@@ -14,7 +14,7 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
-from . import starts
+from . import checks, starts
 from .base import Instrument, Run, experiment
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -224,9 +224,7 @@ def _say_mitigations(run: Run, survey: machine.Machine) -> None:
 
 
 def _check(rungs: Sequence[str], trials: int, batch_us: int) -> None:
-    if isinstance(rungs, str) or not rungs or (unknown := [rung for rung in rungs if rung not in RUNGS]):
-        wrong = rungs if isinstance(rungs, str) or not rungs else unknown[0]
-        raise ParameterError(f"rungs does not take {wrong!r}.", f"Give a list of: {', '.join(RUNGS)}.")
+    checks.words("rungs", rungs, RUNGS)
     if trials < 1:
         raise ParameterError(f"{trials} trials measure nothing.", "Give at least 3; intervals need them.")
     if not 1 <= batch_us <= 100_000:

@@ -22,6 +22,7 @@ from ..errors import ParameterError, ProbeError
 from ..probes import runqlat
 from ..probes.waits import CAUSES, Waits, bin_edges_ns, quantile_ns
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 MODES = ("yield", "sleep")
@@ -206,8 +207,7 @@ def _check(
     duration_s: float,
 ) -> None:
     for what, chosen, known in (("modes", modes, MODES), ("placements", placements, PLACEMENTS)):
-        if isinstance(chosen, str) or not chosen or not set(chosen) <= set(known):
-            raise ParameterError(f"{what} does not take {chosen!r}.", f"Give a list of: {', '.join(known)}.")
+        checks.words(what, chosen, known)
     if not cpus or not set(cpus) <= set(allowed) or len(cpus) > MOST_CPUS:
         raise ParameterError(
             f"cpus does not take {list(cpus)!r}.",
@@ -219,10 +219,8 @@ def _check(
         "trials": (trials, 1, 1000),
     }
     for name, (value, least, most) in limits.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ParameterError(f"{name} must be a whole number from {least} to {most:,}, not {value!r}.")
-    if not isinstance(duration_s, (int, float)) or not 0.001 <= duration_s <= 60:
-        raise ParameterError(f"duration_s must lie between 0.001 and 60 s, not at {duration_s!r}.")
+        checks.whole(name, value, least, most)
+    checks.seconds("duration_s", duration_s, 0.001, 60)
 
 
 class _Counts:

@@ -18,6 +18,7 @@ from .. import cgroups, machine, placement, stats, workloads
 from ..errors import ParameterError, PlacementError
 from ..machine import files
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 CONDITIONS = ("pinned", "cpuset", "partition")
@@ -83,14 +84,10 @@ def residents(
     threads), elapsed_ns.  What did not happen in any trial is left out, except the kernel threads that are
     bound to this CPU.  The result's parameters also hold cpu and tick_free.
     """
-    if isinstance(conditions, str) or not conditions or any(name not in CONDITIONS for name in conditions):
-        raise ParameterError(
-            f"conditions does not take {conditions!r}.", f"Give a list of: {', '.join(CONDITIONS)}."
-        )
+    checks.words("conditions", conditions, CONDITIONS)
     cpu = placement.quiet_cpu() if cpu is None else cpu
     survey = machine.survey()
-    if cpu not in survey.cpus_allowed:
-        raise ParameterError(f"CPU {cpu} may not be used by this process.")
+    checks.cpu(cpu)
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.1, quick=0.7, full=3.0) if duration_s is None else duration_s
     if trials < 1 or not 0.05 <= duration_s <= 60:

@@ -23,6 +23,7 @@ from ..errors import ParameterError, ProbeError
 from ..probes import runqlat
 from ..probes.waits import CAUSES, Waits, bin_edges_ns, quantile_ns
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 COLUMNS = ("instrument", "cause", "bin_low_ns", "bin_high_ns", "waits")
@@ -155,19 +156,11 @@ def histogram(
 def _check(workers: int, cpus: Sequence[int], duration_s: float) -> None:
     if not isinstance(workers, int) or not 1 <= workers <= MOST_WORKERS:
         raise ParameterError(f"workers must be a number from 1 to {MOST_WORKERS}, not {workers!r}.")
-    if not isinstance(duration_s, (int, float)) or not 0.001 <= duration_s <= LONGEST_S:
-        raise ParameterError(
-            f"duration_s must lie between 0.001 and {LONGEST_S:.0f} s, not at {duration_s!r}."
-        )
+    checks.seconds("duration_s", duration_s, 0.001, LONGEST_S)
     if isinstance(cpus, (int, str)) or not cpus:
         raise ParameterError(f"cpus does not take {cpus!r}.", "Give a list of CPU numbers, such as [0].")
-    allowed = machine.survey().cpus_allowed
     for cpu in cpus:
-        if cpu not in allowed:
-            raise ParameterError(
-                f"CPU {cpu} may not be used by this process.",
-                f"It may use: {', '.join(map(str, allowed))}.",
-            )
+        checks.cpu(cpu)
 
 
 def _probe(run: Run, pid: int, duration_s: float, stack: contextlib.ExitStack) -> runqlat.Watch | None:

@@ -21,6 +21,7 @@ from ..machine import files
 from ..probes import runqlat
 from ..probes.attribution import OCCUPANTS
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 LIMITS = ("none", "quota", "quota + burst", "weight")
@@ -191,8 +192,7 @@ def latency(
     cgroups.check_limit(quota_us, period_us, quota_us)
     check(work_us, threads, batch)
     for name, chosen, known in (("limits", limits, LIMITS), ("neighbours", neighbours, NEIGHBOURS)):
-        if isinstance(chosen, str) or not chosen or [word for word in chosen if word not in known]:
-            raise ParameterError(f"{name} does not take {chosen!r}.", f"Give a list of: {', '.join(known)}.")
+        checks.words(name, chosen, known)
     if isinstance(demands_percent, int) or not all(1 <= demand <= 200 for demand in demands_percent):
         raise ParameterError(f"demands_percent does not take {demands_percent!r}.", "Give 1 to 200 each.")
     if arrivals not in ("poisson", "even", "closed"):

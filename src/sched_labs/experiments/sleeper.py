@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from .. import machine, placement, workloads
-from ..errors import ParameterError
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 MOST_HOGS = 64
@@ -121,5 +121,4 @@ def _check(hogs: int, period_us: int, work_us: int, wakes: int) -> None:
         "wakes": (wakes, 1, 1_000_000),
     }
     for name, (value, least, most) in limits.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ParameterError(f"{name} must be a whole number from {least} to {most:,}, not {value!r}.")
+        checks.whole(name, value, least, most)

@@ -14,6 +14,7 @@ import pandas as pd
 from .. import knobs, machine, placement, policies, stats, workloads
 from ..errors import ParameterError, PlacementError
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 MOST_HOGS = 64  # of burn.c
@@ -168,10 +169,8 @@ def _check(hogs: Sequence[int], wished: Sequence[int], trials: int, duration_s: 
         raise ParameterError(f"wished_slices_ns must be a list of numbers, not {wished!r}.")
     for ns in wished:
         policies.slice_of(ns)  # says what is wrong with it
-    if isinstance(trials, bool) or not isinstance(trials, int) or not 1 <= trials <= 1000:
-        raise ParameterError(f"trials must be a whole number from 1 to 1,000, not {trials!r}.")
-    if not isinstance(duration_s, (int, float)) or not 0.01 <= duration_s <= 60:
-        raise ParameterError(f"duration_s must lie between 0.01 and 60 s, not at {duration_s!r}.")
+    checks.whole("trials", trials, 1, 1000)
+    checks.seconds("duration_s", duration_s, 0.01, 60)
 
 
 def _measure(

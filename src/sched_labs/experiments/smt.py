@@ -14,7 +14,7 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
-from . import distance, memory
+from . import checks, distance, memory
 from .base import Instrument, Run, experiment
 
 PAIRS = {"alu_alu": ("alu", "alu"), "memory_memory": ("memory", "memory"), "alu_memory": ("alu", "memory")}
@@ -116,8 +116,7 @@ def sharing(
     survey = machine.survey()
     home = placement.quiet_cpu()
     for what, chosen, known in (("pairs", pairs, tuple(PAIRS)), ("placements", placements, PLACEMENTS)):
-        if isinstance(chosen, str) or not chosen or any(name not in known for name in chosen):
-            raise ParameterError(f"{what} does not take {chosen!r}.", f"Give a list of: {', '.join(known)}.")
+        checks.words(what, chosen, known)
     there = places(survey, home)
     cpus = {name: there[name] for name in placements if name in there}
     if not cpus:

@@ -17,6 +17,7 @@ from ..errors import ParameterError
 from ..machine import files
 from ..probes import switches
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 MOST_HOGS = 8
@@ -77,15 +78,8 @@ def window(
     cpu = placement.quiet_cpu() if cpu is None else cpu
     if not isinstance(hogs, int) or not 0 <= hogs <= MOST_HOGS:
         raise ParameterError(f"hogs must be a number from 0 to {MOST_HOGS}, not {hogs!r}.")
-    if not isinstance(duration_s, int | float) or not 0.05 <= duration_s <= LONGEST_S:
-        raise ParameterError(
-            f"duration_s must lie between 0.05 and {LONGEST_S:.0f} s, not at {duration_s!r}."
-        )
-    allowed = machine.survey().cpus_allowed
-    if cpu not in allowed:
-        raise ParameterError(
-            f"CPU {cpu} may not be used by this process.", f"It may use: {', '.join(map(str, allowed))}."
-        )
+    checks.seconds("duration_s", duration_s, 0.05, LONGEST_S)
+    checks.cpu(cpu)
     run.begin()
     run.parameters |= {"hogs": hogs, "cpu": cpu, "duration_s": duration_s}
     deadline_s = duration_s + 60

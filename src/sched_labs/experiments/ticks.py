@@ -16,9 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from .. import machine, placement, stats, workloads
-from ..errors import ParameterError
 from ..machine import files
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 CHUNK = 20  # steps of burn.c between two looks at the clock: some tens of nanoseconds
@@ -113,13 +113,10 @@ def gaps(
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.3, quick=0.7, full=3.0) if duration_s is None else duration_s
-    if isinstance(trials, bool) or not isinstance(trials, int) or not 1 <= trials <= 1000:
-        raise ParameterError(f"trials must be a whole number from 1 to 1,000, not {trials!r}.")
-    if not isinstance(duration_s, (int, float)) or not 0.05 <= duration_s <= 60:
-        raise ParameterError(f"duration_s must lie between 0.05 and 60 s, not at {duration_s!r}.")
+    checks.whole("trials", trials, 1, 1000)
+    checks.seconds("duration_s", duration_s, 0.05, 60)
     cpu = placement.quiet_cpu() if cpu is None else cpu
-    if cpu not in machine.survey().cpus_allowed:
-        raise ParameterError(f"cpu {cpu} may not be used by this process.")
+    checks.cpu(cpu)
     run.begin()
     run.parameters |= {"cpu": cpu, "trials": trials, "duration_ns": round(1e9 * duration_s), "found": []}
     run.parameters |= {"timer_interrupts": None, "device_interrupts": None}

@@ -13,9 +13,10 @@ from typing import Any
 import pandas as pd
 
 from .. import knobs, machine, placement, stats, workloads
-from ..errors import ParameterError, PlacementError, WorkloadError
+from ..errors import PlacementError, WorkloadError
 from ..machine import files
 from ..result import Result
+from . import checks
 from .base import Instrument, Run, experiment
 
 MOST_WORKERS, MOST_HOGS = 64, 512  # of wakeplace.c
@@ -107,12 +108,9 @@ def sweep(
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.05, quick=0.2, full=2.0) if duration_s is None else duration_s
     for name, value, most in (("workers", workers, MOST_WORKERS), ("trials", trials, 1000)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise ParameterError(f"{name} must be a whole number from 1 to {most:,}, not {value!r}.")
-    if isinstance(gap_us, bool) or not isinstance(gap_us, int) or not 10 <= gap_us <= 100_000:
-        raise ParameterError(f"gap_us must be a whole number from 10 to 100,000, not {gap_us!r}.")
-    if not isinstance(duration_s, (int, float)) or not 0.01 <= duration_s <= 20:
-        raise ParameterError(f"duration_s must lie between 0.01 and 20 s, not at {duration_s!r}.")
+        checks.whole(name, value, 1, most)
+    checks.whole("gap_us", gap_us, 10, 100_000)
+    checks.seconds("duration_s", duration_s, 0.01, 20)
     home = placement.quiet_cpu()
     cpus = list(machine.survey().cpus_allowed)
     others = [cpu for cpu in cpus if cpu != home]

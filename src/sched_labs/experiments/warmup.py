@@ -18,7 +18,7 @@ from .. import machine, placement, stats, workloads
 from ..errors import ParameterError, WorkloadError
 from ..probes import perf
 from ..result import Result
-from . import counted, memory, starts
+from . import checks, counted, memory, starts
 from .base import Instrument, Run, experiment
 from .memory import KIB, MIB
 from .memory import available as _available
@@ -321,8 +321,7 @@ def _check(
     sizes: Sequence[int], partner: int, access: Sequence[str], between: str, trials: int, line: int,
     survey: machine.Machine,
 ) -> None:  # fmt: skip
-    if isinstance(access, str) or not access or any(order not in ACCESS for order in access):
-        raise ParameterError(f"access does not take {access!r}.", f"Give a list of: {', '.join(ACCESS)}.")
+    checks.words("access", access, ACCESS)
     if between not in BETWEEN:
         raise ParameterError(f"between does not take {between!r}.", f"Give one of: {', '.join(BETWEEN)}.")
     if trials < 1:

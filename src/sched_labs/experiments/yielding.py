@@ -16,7 +16,7 @@ import pandas as pd
 from .. import machine, placement, stats, workloads
 from ..errors import ParameterError
 from ..result import Result
-from . import starts
+from . import checks, starts
 from .base import Instrument, Run, experiment
 
 POLICIES = ("other", "batch", "fifo")
@@ -115,8 +115,7 @@ def semantics(
         ("policies", policies, POLICIES),
         ("placements", placements, PLACEMENTS),
     ):
-        if isinstance(chosen, str) or not chosen or any(word not in known for word in chosen):
-            raise ParameterError(f"{what} does not take {chosen!r}.", f"Give a list of: {', '.join(known)}.")
+        checks.words(what, chosen, known)
     trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials
     yields = run.choose(tiny=100, quick=1000, full=10_000) if yields is None else yields
     if trials < 1 or not 1 <= yields <= MOST_YIELDS:
