@@ -163,7 +163,7 @@ status() { # host, what else curl is told
     curl -s -o /dev/null -m 60 -w '%{http_code}' -H "Host: $host" "$@" || true
 }
 
-wait_until() { # seconds, what, command...
+wait_until() { # seconds after which it hangs, also on a busy machine; what; command...
     local end=$((SECONDS + $1)) what=$2
     shift 2
     until "$@"; do
@@ -183,7 +183,7 @@ is_over() { grep -q '^over' "$work/result"; }
 try() { # first or second
     say "booting it with $1 kernel"
     boot "$1"
-    wait_until 600 "the book is served" is_served
+    wait_until 1800 "the book is served" is_served
     say "passed: the page is served with the key that provisioning printed"
     check "without the key it leads to the login" 302 "$(status "$name" "$page/")"
     check "with a wrong key too" 302 "$(status "$name" "$page/?token=wrong")"
@@ -192,7 +192,7 @@ try() { # first or second
     check "after the login a chapter needs no key" 200 "$(status "$name" -b "$work/cookies" "$page/notebooks/01-context-switch.html")"
     check "nor does JupyterLab" 200 "$(status "$name" -b "$work/cookies" "http://127.0.0.1:$port/lab")"
     check "the console shows the address" 1 "$(grep -c "localhost:8888/book/?token=$token" "$work/console")"
-    wait_until 3000 "what is tried inside comes to its end" is_over
+    wait_until 9000 "what is tried inside comes to its end" is_over
     sed 's/^/        /; s/\r$//' "$work/result"
     if grep -q '^FAILED' "$work/result"; then failed=1; fi
     kill -KILL "$guest" # a power cut
