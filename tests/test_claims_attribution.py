@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ def rows(
     waits: int = 1000,
     mean_ns: float = 4e6,
     could: float = 0.0,
+    later: float = 0.0,
     attributed: bool = True,
 ) -> list[dict[str, Any]]:
     return [
@@ -34,6 +36,7 @@ def rows(
             "waits": waits,
             "wait_mean_ns": mean_ns,
             "could_share": could,
+            "later_share": later,
             "attributed": attributed,
         }
         for name in OCCUPANTS
@@ -176,7 +179,9 @@ CASES: list[Case] = [
     ("002-061", UNKNOWN, rows("rival", {"kernel_thread": 0.5}), "spans a half"),
     ("002-056", FAILS, rows("rival", {"other_task": 1.0}, could=0.0), "0% of 1000 waits"),
     ("002-056", HOLDS, rows("rival", {"other_task": 1.0}, could=0.9), "90% of 1000"),
+    ("002-056", HOLDS, rows("rival", {"other_task": 1.0}, could=0.3, later=0.6), "60% later on"),
     ("002-056", UNKNOWN, rows("rival", {"other_task": 1.0}, could=0.51), "spans a half"),
+    ("002-056", UNKNOWN, rows("rival", {"other_task": 1.0}, could=math.nan), "does not know"),
     ("002-056", UNKNOWN, rows("rival", {"idle": 1.0}, mean_ns=9e3), "not long"),
 ]
 

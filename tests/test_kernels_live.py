@@ -98,6 +98,18 @@ def test_the_bpf_probe_counts_every_wait(name: str) -> None:
 
 
 @BOTH
+def test_the_probe_knows_whether_there_was_room_elsewhere(name: str) -> None:
+    if bcc_module() is None:
+        pytest.skip("BCC is not installed (python3-bpfcc)")
+    answer = kernels.run(name, "sched_labs.kernels.jobs.room:elsewhere", native=["burn"])
+    found = answer.value
+    assert all(case["waits"] > 10 and case["parts_differ_ns"] == 0 for case in found.values())
+    for case in ("bound", "busy"):
+        assert (found[case]["could"], found[case]["later"]) == (0, 0)
+    assert found["widened"]["later"] > 0
+
+
+@BOTH
 def test_two_deterministic_runs_are_the_same_to_the_byte(name: str) -> None:
     """This one and the recorded one, or where that has another key, two of this machine."""
     first = deterministic.run(name)

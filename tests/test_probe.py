@@ -28,7 +28,7 @@ live = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HE
 
 REQUEST: dict[str, Any] = {
     "probe": "runqlat",
-    "version": 2,
+    "version": 3,
     "scope": "processes",
     "pids": [os.getpid()],
     "by": "machine",

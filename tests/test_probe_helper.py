@@ -21,7 +21,7 @@ from sched_labs.probes import channel
 SCRIPT = channel.OURS / channel.SCRIPT
 REQUEST: dict[str, Any] = {
     "probe": "runqlat",
-    "version": 2,
+    "version": 3,
     "scope": "processes",
     "by": "machine",
     "bins": "fine",
@@ -128,7 +128,7 @@ def test_refuses_wrong_values(helper: ModuleType, name: str, value: object) -> N
 
 SWITCHES: dict[str, Any] = {
     "probe": "switches",
-    "version": 2,
+    "version": 3,
     "scope": "processes",
     "pids": [1],
     "stacks": True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pandas as pd
@@ -61,10 +62,14 @@ def _kernel_workers(table: pd.DataFrame) -> Verdict:
 
 def _wrong_cpu(table: pd.DataFrame) -> Verdict:
     first = _of(table, "rival").iloc[0]
-    could, mean = float(first.could_share), float(first.wait_mean_ns)
+    mean = float(first.wait_mean_ns)
+    could = float(first.could_share) + float(first.later_share)
+    if not math.isfinite(could):
+        raise CannotTell("This run does not know whether another CPU was idle.")
     reason = (
-        f"{could:.0%} of {int(first.waits)} waits ({ns(mean)} on average) began while another CPU that the "
-        "thread may use was idle."
+        f"{could:.0%} of {int(first.waits)} waits ({ns(mean)} on average) had another CPU that the thread may "
+        f"use idle: {float(first.could_share):.0%} when they began, "
+        f"{float(first.later_share):.0%} later on."
     )
     if mean < 1e6:
         raise CannotTell(f"These waits are not long: {reason}")

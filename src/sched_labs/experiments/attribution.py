@@ -45,6 +45,8 @@ def summarise(result: Result) -> pd.DataFrame:
     waits                how many waits the condition had, the same in each of its rows
     wait_mean_ns         the mean wait of the condition, the same in each of its rows
     could_share          the part of the waits that began while another allowed CPU was idle, the same again
+    later_share          the part that did not, and during which one was idle all the same, the same again:
+                         the two together are the waits for which there was room elsewhere
     attributed           whether the waiting time is attributed at all (it needs the BPF probe)
     """
     rows = []
@@ -53,7 +55,8 @@ def summarise(result: Result) -> pd.DataFrame:
         data = result.data[result.data["condition"] == condition]
         counted = trials[trials["condition"] == condition]
         each = data.groupby("trial")["part_ns"].sum()
-        waits, could = int(counted["waits"].sum()), int(counted["could"].sum())
+        waits = int(counted["waits"].sum())
+        could, later = (int(counted[name].sum()) if name in counted else None for name in ("could", "later"))
         for occupant in OCCUPANTS:
             parts = data[data["occupied_by"] == occupant].groupby("trial")["part_ns"].sum()
             shares = (parts.reindex(each.index, fill_value=0) / each).to_numpy()
@@ -68,11 +71,16 @@ def summarise(result: Result) -> pd.DataFrame:
                     "part_ns": int(parts.sum()),
                     "waits": waits,
                     "wait_mean_ns": float(each.sum() / waits) if waits else math.nan,
-                    "could_share": could / waits if waits else math.nan,
+                    "could_share": _part(could, waits),
+                    "later_share": _part(later, waits),
                     "attributed": result.parameters["instrument"] == "bpf",
                 }
             )
     return pd.DataFrame(rows)
+
+
+def _part(some: int | None, waits: int) -> float:
+    return math.nan if some is None or not waits else some / waits
 
 
 def instrument(survey: machine.Machine) -> Instrument:
@@ -109,12 +117,13 @@ def waits(
     The result's parameters also hold: instrument ("bpf" or "schedstat"); interrupts, the kinds that this
     kernel lets us tell from the thread that they interrupt; trials_counted, one row per trial and condition
     with waits, wait_ns (their sum, exact), could (waits that began while another allowed CPU was idle),
-    moved (waits that changed CPU), held (that began with the CPU quota used up), stolen_ns (a bound on what
-    the hypervisor took of all CPUs) and lost.
+    later (the others during which one was), moved (waits that changed CPU), held (that began with the CPU
+    quota used up), stolen_ns (a bound on what the hypervisor took of all CPUs) and lost.  schedstat knows
+    only the first two.
     """
     burners = 2 if burners is None else burners
     rivals = 2 if rivals is None else rivals
-    duration_s = run.choose(tiny=0.15, quick=0.6, full=4.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.15, quick=0.15, full=4.0) if duration_s is None else duration_s
     cpu = placement.quiet_cpu() if cpu is None else cpu
     _check(burners, rivals, cpu, duration_s)
     trials = run.choose(tiny=1, quick=3, full=9)
@@ -207,9 +216,7 @@ def _in_sum(
     data = sums.stop().data
     list(program.records())
     delay, slices = int(data["wait_ns"].sum()), int(data["timeslices"].sum())
-    run.parameters["trials_counted"].append(
-        {"condition": condition, "waits": slices, "wait_ns": delay, "could": 0}
-    )
+    run.parameters["trials_counted"].append({"condition": condition, "waits": slices, "wait_ns": delay})
     low, high = bin_edges_ns(bin_of(delay // max(1, slices), 2), 2)
     row = {"cause": "unknown", "bin_low_ns": low, "bin_high_ns": high, "occupied_by": "unattributed"}
     return [row | {"part_ns": delay}] if delay else []
@@ -225,6 +232,7 @@ def _attributed(
         "waits": waits.total,
         "wait_ns": found.sum_ns,
         "could": sum(sum(share.could.values()) for share in found.shares.values()),
+        "later": sum(sum(share.later.values()) for share in found.shares.values()),
         "moved": sum(share.moved for share in found.shares.values()),
         "held": sum(share.held for share in found.shares.values()),
         "stolen_ns": found.stolen_ns,

@@ -115,7 +115,7 @@ def neighbours(
     softirqs of each trial.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.1, quick=0.25, full=2.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.1, quick=0.15, full=2.0) if duration_s is None else duration_s
     cpu = placement.quiet_cpu() if cpu is None else cpu
     _check(neighbours, cpu, trials, duration_s)
     run.begin()

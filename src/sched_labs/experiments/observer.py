@@ -247,7 +247,7 @@ def rates(
     not in it).  A run is flagged where less than 90 % of the rounds led to a switch.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.03, quick=0.1, full=0.5) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.03, quick=0.07, full=0.5) if duration_s is None else duration_s
     cpu = placement.quiet_cpu() if cpu is None else cpu
     _check_rates(observers, bursts_us, cpu, trials, duration_s)
     bursts = sorted(set(bursts_us))

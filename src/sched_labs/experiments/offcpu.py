@@ -65,7 +65,7 @@ def stacks(run: Run, *, cpu: int | None = None, duration_s: float | None = None)
 
     Needs the BPF probe: raises ProbeError where this machine cannot have it.
     """
-    duration_s = run.choose(tiny=0.3, quick=2.0, full=10.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.3, quick=1.0, full=10.0) if duration_s is None else duration_s
     cpu = placement.quiet_cpu() if cpu is None else cpu
     checks.seconds("duration_s", duration_s, 0.05, LONGEST_S)
     checks.cpu(cpu)

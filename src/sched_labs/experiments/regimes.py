@@ -30,7 +30,7 @@ PLACEMENTS = ("spread", "pinned")
 REGIMES = {"light": 0.5, "matched": 1.0, "oversubscribed": 4.0}  # workers per CPU
 MOST_CPUS = 32
 BIN_BITS = 4  # of the workers' own histogram, as worker.c has it
-INTERVAL_S = 0.1  # between two snapshots of the probe
+INTERVAL_S = 0.05  # between two snapshots of the probe
 FEWEST = 20  # waits in a block, below which a quantile says nothing
 COUNT_TOLERANCE = 0.05
 START_WAKES = 8  # waits of a worker around a block: it is woken and put to sleep a few times
@@ -159,7 +159,7 @@ def sweep(
     Method: the regimes of a well-known runqlat demonstration, with a burst of fixed work.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.03, quick=0.1, full=1.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.03, quick=0.05, full=1.0) if duration_s is None else duration_s
     allowed = list(machine.survey().cpus_allowed)
     if cpus is None and len(allowed) > MOST_CPUS:
         run.note("info", f"{MOST_CPUS} of {len(allowed)} CPUs were used.")

@@ -114,7 +114,7 @@ def histogram(
     median of the workers' clocks lies more than 15 % outside the middle fifth of the probe's waits.
     """
     workers = 4 if workers is None else workers
-    duration_s = run.choose(tiny=0.5, quick=5.0, full=30.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.5, quick=2.0, full=30.0) if duration_s is None else duration_s
     cpus = [placement.quiet_cpu()] if cpus is None else cpus
     _check(workers, cpus, duration_s)
     cpus = sorted(set(cpus))

@@ -113,7 +113,7 @@ def sweep(
     program borrowed the CPU and the same hog went on.  The run is flagged where the gaps that the hogs saw
     and the kernel's count of involuntary switches differ by more than a tenth.
     """
-    hogs = hogs or run.choose(tiny=(2, 4), quick=(2, 4, 6, 8, 16), full=(2, 3, 4, 6, 8, 16, 32))
+    hogs = hogs or run.choose(tiny=(2, 4), quick=(2, 4, 8, 16), full=(2, 3, 4, 6, 8, 16, 32))
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.25, quick=0.3, full=2.0) if duration_s is None else duration_s
     _check(hogs, wished_slices_ns, trials, duration_s)

@@ -74,7 +74,7 @@ def window(
     Needs the BPF probe: raises ProbeError where this machine cannot have it.
     """
     hogs = 2 if hogs is None else hogs
-    duration_s = run.choose(tiny=0.2, quick=2.0, full=10.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.2, quick=1.0, full=10.0) if duration_s is None else duration_s
     cpu = placement.quiet_cpu() if cpu is None else cpu
     if not isinstance(hogs, int) or not 0 <= hogs <= MOST_HOGS:
         raise ParameterError(f"hogs must be a number from 0 to {MOST_HOGS}, not {hogs!r}.")

@@ -114,7 +114,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         drawing,
         KIND,
         alt=_alt(table) + also_drawn(recorded, predictions),
-        caption=_caption(table),
+        caption=_caption(table) + _room(result),
         provenance=provenance(result, recorded),
         data=table,
         title="What had the CPU while threads waited",
@@ -208,6 +208,24 @@ def _caption(table: pd.DataFrame) -> str:
             return "How long the program waited is known, and not what had the CPU meanwhile."
         parts.append(f"{where}, {_percent(shares.iloc[0])} went to {_OF[name]}")
     return f"What a program's waiting time went to depends on its company: {listed(parts)}."
+
+
+def _room(result: Drawable) -> str:
+    """A sentence on the waits for which another CPU was idle; none where nobody looked."""
+    summary = result.summary()
+    if not {"could_share", "later_share"} <= set(summary.columns):
+        return ""
+    first = summary.groupby("condition", sort=False).first()
+    room = first["could_share"] + first["later_share"]
+    if not len(room) or room.isna().any():
+        return ""
+    if not room.any():
+        return " During none of the waits was another CPU idle that the program may use."
+    where = str(room.idxmax())
+    return (
+        f" Another CPU that the program may use was idle during {_percent(100 * room[where])} of its waits "
+        f"{_TITLES.get(where, where)}: these are a matter of placement."
+    )
 
 
 _OF = {

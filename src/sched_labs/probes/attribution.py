@@ -36,16 +36,21 @@ class Share:
 
     parts_ns   {(bin, occupant): ns}; the bins hold 2**fold of the histogram's
     could      {bin: waits} that began while another CPU that the thread may use was idle, and its own was not
+    later      {bin: waits} that did not, and during which one was idle all the same; a wait is in `could` or
+               here, not in both.  A wait that begins with a used-up quota is in neither
     sum_ns     all waits together, added up apart from the parts
     could_ns   those of `could` together
+    later_ns   those of `later` together
     moved      waits that changed CPU
     held       waits that began because a CPU quota was used up
     """
 
     parts_ns: Mapping[tuple[int, str], int]
     could: Mapping[int, int]
+    later: Mapping[int, int]
     sum_ns: int
     could_ns: int
+    later_ns: int
     moved: int
     held: int
 
@@ -109,8 +114,10 @@ def attribution(record: Mapping[str, Any], bin_bits: int, fold: int) -> Attribut
                 for number, occupant, ns in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
             },
             could=dict(zip(said["could"][::2], said["could"][1::2], strict=True)),
+            later=dict(zip(said["later"][::2], said["later"][1::2], strict=True)),
             sum_ns=said["sum_ns"],
             could_ns=said["could_ns"],
+            later_ns=said["later_ns"],
             moved=said["moved"],
             held=said["held"],
         )

@@ -25,7 +25,7 @@ from .waits import CAUSES, Waits, quantile_ns
 
 __all__ = ["Attribution", "Availability", "Waits", "Watch", "available", "quantile_ns", "watch"]
 
-_VERSION = 2  # of the conversation with the helper
+_VERSION = 3  # of the conversation with the helper
 SCOPES = ("processes", "cgroup", "machine")
 KEYS = ("machine", "cpu", "thread", "process", "cgroup")
 BINS = ("fine", "log2")

@@ -33,7 +33,7 @@ STATES = {
     "uninterruptible": "it went to sleep and no signal wakes it: mostly for a device",
     "other": "it ended, or it was stopped",
 }
-_VERSION = 2
+_VERSION = 3
 _EDGES = ["cpu", "prev_tid", "prev_name", "next_tid", "next_name", "state", "switches"]
 _STACKS = ["tid", "name", "state", "times", "off_cpu_ns", "stack"]
 

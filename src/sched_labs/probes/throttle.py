@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Samples", "Throttled", "Watch", "available", "sampled", "watch"]
 
-_VERSION = 2
+_VERSION = 3
 LOOKS = 2  # at cpu.stat in each period
 
 

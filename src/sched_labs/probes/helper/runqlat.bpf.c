@@ -26,6 +26,10 @@
  * wait ends is the wait's parts, and they add up to the wait to the nanosecond.  Both looks happen under the lock
  * of that CPU's run queue, which sched_wakeup and sched_switch hold; interrupts do not take it, so that a look
  * may be torn: then the sum is wrong, and the wait is called unattributed.
+ *
+ * It also says whether there was room elsewhere: a CPU that the thread may use was idle while it stood in the
+ * queue of another that was not.  The bits of the CPUs that are idle now tell it when the wait begins, and the
+ * times at which each CPU last stopped being idle tell it, when the wait ends, of the time in between.
  */
 
 #define BINS ((TOP_BIT - BIN_BITS + 1) << BIN_BITS)
@@ -52,8 +56,10 @@ struct slot {
 #endif
 };
 
-enum { IDLE_CPU = 1, MOVED = 2, HELD = 4 }; /* marks: an allowed CPU was idle; the wait changed CPU; throttled */
-#define NO_CPU 0xffffffff                   /* the account of its CPU had not begun */
+/* Marks of a wait: it began while an allowed CPU was idle; it changed CPU; it began with a used-up quota; an
+ * allowed CPU was idle later, before it ended. */
+enum { IDLE_CPU = 1, MOVED = 2, HELD = 4, IDLE_LATER = 8 };
+#define NO_CPU 0xffffffff /* the account of its CPU had not begun */
 
 struct window {
     u64 open_ns, close_ns;
@@ -154,22 +160,29 @@ struct account {
     u32 beneath;     /* whom the interrupt interrupted */
     u32 depth;       /* of interrupts and softirqs inside each other */
     u32 is_idle;     /* its bit in `idle` is set */
+    u64 left_ns;     /* when it last stopped being idle */
     /* The last throttled group that a thread waited with here, and the account when its throttling ended. */
     u64 group, released_ns, released[ROOM];
 };
 
 #define WORDS ((CPUS + 63) / 64)
+#define LATER_BITS (CPUS < 64 ? CPUS : 64)
+#define LATER_WORDS (WORDS < 4 ? WORDS : 4) /* the CPUs whose past is looked at: a loop has to end */
 #define COARSE (BINS >> COARSE_SHIFT)
 
 struct idle {
-    u64 words[WORDS]; /* one bit for each CPU that is idle */
+    u64 words[WORDS];              /* one bit for each CPU that is idle */
+    u64 left_ns[64 * LATER_WORDS]; /* when each CPU last stopped being idle; 0: not yet */
+    u64 last_ns;                   /* when any of them did */
 };
 
 struct parts {
     u64 ns[CAUSES][COARSE][PARTS];
     u64 could[CAUSES][COARSE]; /* waits that began while an allowed CPU was idle */
+    u64 later[CAUSES][COARSE]; /* the others during which one was */
     u64 sum_ns[CAUSES];        /* of all waits, exact */
     u64 could_ns[CAUSES];
+    u64 later_ns[CAUSES];
     u64 moved[CAUSES];
     u64 held[CAUSES];
 };
@@ -195,7 +208,7 @@ static inline u32 class_of(u64 task, u32 pid, s32 prio, u32 flags, bool own)
     return flags & 0x00200000 /* PF_KTHREAD */ ? KERNEL : OTHER;
 }
 
-static inline void occupy(struct account *account, u32 cpu, u32 occupant)
+static inline void occupy(struct account *account, u32 cpu, u32 occupant, u64 now)
 {
     account->occupant = occupant;
     account->depth = 0;
@@ -207,8 +220,16 @@ static inline void occupy(struct account *account, u32 cpu, u32 occupant)
     struct idle *idle = idles.lookup(&first);
     u64 bit = 1ULL << (cpu & 63);
     u32 word = cpu >> 6;
-    if (idle && word < WORDS) /* its own bit only: adding and taking away sets and clears it, atomically */
-        __sync_fetch_and_add(&idle->words[word], is_idle ? bit : -bit);
+    if (!is_idle)
+        account->left_ns = now;
+    if (!idle || word >= WORDS)
+        return;
+    if (!is_idle && cpu < 64 * LATER_WORDS) { /* before the bit goes: whoever looks finds the one or the other */
+        idle->left_ns[cpu] = now;
+        idle->last_ns = now;
+    }
+    /* Its own bit only: adding and taking away sets and clears it, atomically. */
+    __sync_fetch_and_add(&idle->words[word], is_idle ? bit : -bit);
 }
 
 /* Has the group that a thread waits with been given its quota again? */
@@ -266,6 +287,43 @@ static inline bool other_cpu_is_idle(u64 task)
     return found != 0;
 }
 
+/* Whether a CPU that the thread may use, other than its own, has been idle since a time. */
+static inline bool other_cpu_was_idle(u64 task, u32 cpu, u64 since)
+{
+    u32 first = 0;
+    u64 allowed, others = 0, found = 0;
+    struct idle *idle = idles.lookup(&first);
+    if (!idle)
+        return false;
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) {
+        LOAD(allowed, 64, task, ALLOWED_OFFSET + 8 * i);
+        if (cpu >> 6 == i)
+            allowed &= ~(1ULL << (cpu & 63));
+        others |= allowed;
+        found |= idle->words[i] & allowed;
+    }
+    if (found)
+        return true;
+    if (!others || idle->last_ns < since)
+        return false;
+#pragma unroll
+    for (int i = 0; i < LATER_WORDS; i++) {
+        LOAD(allowed, 64, task, ALLOWED_OFFSET + 8 * i);
+        if (cpu >> 6 == i)
+            allowed &= ~(1ULL << (cpu & 63));
+        /* No branch inside, so that the verifier has one way through; the number is hidden, so that the
+         * compiler counts it up and not an address, of which the verifier would not know where it ends. */
+#pragma clang loop unroll(disable)
+        for (u64 bit = 0; bit < LATER_BITS; bit++) {
+            OPAQUE(bit);
+            found |= allowed & (~(idle->left_ns[64 * i + bit] - since) >> 63);
+            allowed >>= 1;
+        }
+    }
+    return found & 1;
+}
+
 static inline void note_account(struct slot *slot, u64 task, u32 cpu, u64 now)
 {
     struct account *account = accounts.lookup(&cpu);
@@ -279,15 +337,29 @@ static inline void note_account(struct slot *slot, u64 task, u32 cpu, u64 now)
         slot->spent[i] = account->spent[i];
     u32 occupant = account->occupant & (ROOM - 1);
     slot->spent[occupant] += now - account->since_ns;
-    if (!account->is_idle && other_cpu_is_idle(task))
-        slot->marks = IDLE_CPU;
     u64 group = throttled_by(task);
-    if (group) {
-        slot->marks |= HELD;
+    if (group) { /* no other CPU would have helped */
+        slot->marks = HELD;
         slot->throttled_by = group;
         account->group = group;
         account->released_ns = 0;
+    } else if (!account->is_idle && other_cpu_is_idle(task)) {
+        slot->marks = IDLE_CPU;
     }
+}
+
+/* Whether there was room elsewhere during a wait that ends.  The answer goes into memory and is read back, so
+ * that older verifiers need not follow what comes after it once for each answer. */
+static inline void note_room(struct slot *slot, u64 task, u64 begin, u64 now)
+{
+    u32 cpu = bpf_get_smp_processor_id(), marks = slot->marks;
+    struct account *account = accounts.lookup(&cpu);
+    if (!account || marks & (IDLE_CPU | HELD))
+        return;
+    /* While its own CPU was idle, the thread was on its way; a thread that moved had room where it went. */
+    u64 since = marks & MOVED || account->left_ns < begin ? begin : account->left_ns;
+    if (since < now && other_cpu_was_idle(task, marks & MOVED ? NO_CPU : cpu, since))
+        slot->marks = marks | IDLE_LATER;
 }
 
 static inline void add_parts(struct slot *slot, u64 begin, u64 now, u32 cause, u64 bin)
@@ -308,6 +380,10 @@ static inline void add_parts(struct slot *slot, u64 begin, u64 now, u32 cause, u
     if (marks & IDLE_CPU) {
         all->could[cause][coarse]++;
         all->could_ns[cause] += total;
+    }
+    if (marks & IDLE_LATER) {
+        all->later[cause][coarse]++;
+        all->later_ns[cause] += total;
     }
     if (marks & MOVED)
         all->moved[cause]++;
@@ -435,6 +511,9 @@ static inline void end_wait(u64 task, u32 pid, u64 now)
         counts->backward++;
     } else {
         u32 cause = slot->cause & 1;
+#ifdef ATTRIBUTION
+        note_room(slot, task, begin, now);
+#endif
         u64 bin = bin_of(now - begin);
         counts->waits[cause][bin]++;
 #ifdef ATTRIBUTION
@@ -519,7 +598,7 @@ int on_switch(void *context)
     LOAD(pid, 32, next, PID_OFFSET);
     LOAD(prio, 32, next, PRIO_OFFSET);
     LOAD(flags, 32, next, FLAGS_OFFSET);
-    occupy(account, cpu, class_of(next, pid, (s32)prio, flags, enters));
+    occupy(account, cpu, class_of(next, pid, (s32)prio, flags, enters), now);
     look_for_release(account, now);
     if (!enters && !leaves)
         return 0;
@@ -634,8 +713,9 @@ int seed(void *context)
 #else
     bool own = is_watched(task, tgid);
 #endif
-    account->since_ns = bpf_ktime_get_ns();
-    occupy(account, cpu, class_of(task, pid, prio, flags, own));
+    u64 now = bpf_ktime_get_ns();
+    account->since_ns = now;
+    occupy(account, cpu, class_of(task, pid, prio, flags, own), now);
     return 0;
 }
 #endif
