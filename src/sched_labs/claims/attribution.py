@@ -67,8 +67,8 @@ def _wrong_cpu(table: pd.DataFrame) -> Verdict:
     if not math.isfinite(could):
         raise CannotTell("This run does not know whether another CPU was idle.")
     reason = (
-        f"{could:.0%} of {int(first.waits)} waits ({ns(mean)} on average) had another CPU that the thread may "
-        f"use idle: {float(first.could_share):.0%} when they began, "
+        f"{could:.0%} of {int(first.waits)} waits ({ns(mean)} on average) had another CPU idle that the "
+        f"thread may use: {float(first.could_share):.0%} when they began, "
         f"{float(first.later_share):.0%} later on."
     )
     if mean < 1e6:
