@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sched_labs import figures, lock
+from sched_labs import figures
 from sched_labs.errors import ParameterError, WorkloadError
 from sched_labs.experiments import find, interpreter
 from sched_labs.result import Result
@@ -22,12 +22,8 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    place = tmp_path_factory.mktemp("interpreter")
-    place.chmod(0o1777)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lock, "_PLACES", (place,))
-        return interpreter.script(profile="tiny", save=False, progress=False)
+def live(own_lock: None) -> Result:
+    return interpreter.script(profile="tiny", save=False, progress=False)
 
 
 def rounds(
@@ -76,7 +72,8 @@ def test_a_live_run_has_all_conditions_and_counts_its_switches(live: Result) -> 
     conditions = {(1, 0), (1, every), (2, 0), (2, every)}
     for _, part in data.groupby(["placement", "buffer_bytes"]):
         assert set(part.groupby(["threads", "every"]).groups) == conditions
-        assert len(part) == len(conditions) * given["trials"]
+        assert len(part) == len(conditions) * interpreter.TURNS * given["trials"]
+        assert not part.duplicated(["threads", "every", "trial", "turn"]).any()
     assert (data.steps == data.threads * given["steps"]).all()
     assert (data.cpu_ns > 0).all() and (data.elapsed_ns > 0).all()
     table = live.summary().query("placement == 'pinned'")
@@ -179,10 +176,8 @@ def test_the_script_carries_the_mark_by_which_orphans_are_found(
     ],
 )
 def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tmp_path.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
     monkeypatch.setattr(interpreter, "_run_script", lambda *a, **k: pytest.fail("the script was started"))
     with pytest.raises(ParameterError, match=said):
         find("interpreter")(progress=False, save=False, **parameters)

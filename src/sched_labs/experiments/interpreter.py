@@ -25,12 +25,13 @@ from .. import machine, placement, stats, workloads
 from ..errors import ParameterError, WorkloadError
 from ..result import Result
 from ..workloads import interpreter_script, launch
-from . import memory
+from . import memory, starts
 from .base import Instrument, Run, experiment
 
 SCRIPT = Path(interpreter_script.__file__)
 EVERY = 100  # steps between two calls, as in the literature
 DEADLINE_S = 120
+TURNS = 2  # of the four conditions in one start of the script, there and back
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -49,10 +50,13 @@ def summarise(result: Result) -> pd.DataFrame:
     """
     rows = []
     every = result.parameters["every"]
-    for (place, size), part in result.data.groupby(["placement", "buffer_bytes"], sort=False):
-        part = part.assign(cpu=part.cpu_ns / part.steps, wall=part.elapsed_ns / part.steps)
-        cpu = part.pivot(index="trial", columns=["threads", "every"], values="cpu").dropna()
-        wall = part.pivot(index="trial", columns=["threads", "every"], values="wall").dropna()
+    data = starts.with_turns(result.data).assign(
+        cpu=lambda d: d.cpu_ns / d.steps, wall=lambda d: d.elapsed_ns / d.steps
+    )
+    for (place, size), part in data.groupby(["placement", "buffer_bytes"], sort=False):
+        turns = part.pivot(index=["trial", "turn"], columns=["threads", "every"], values=["cpu", "wall"])
+        by_trial = turns.groupby("trial").median().dropna()
+        cpu, wall = by_trial["cpu"], by_trial["wall"]
         one, calls = (1, 0), (1, every)
         two, both = (2, 0), (2, every)
         if not {one, calls, two, both} <= set(cpu.columns) or cpu.empty:
@@ -71,7 +75,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "one_yields_ns": float(cpu[calls].median()),
                 "two_ns": float(cpu[two].median()),
                 "two_yields_ns": float(cpu[both].median()),
-                "floor_ns": stats.noise_floor(cpu[one]),
+                "floor_ns": starts.noise_floor(turns["cpu"][one]),
                 "calls_ns": extra.median,
                 "calls_lo_ns": extra.low,
                 "calls_hi_ns": extra.high,
@@ -118,18 +122,19 @@ def script(
     buffers_bytes  what each thread walks, one byte every 64; default: 16 KiB, 2 MiB, 64 MiB
     steps          of each thread and round
     every          steps between two calls of sched_yield in the rounds that yield
-    trials         how often each of the four conditions is measured; they take turns
+    trials         how often the script is started for each buffer; in each start the four conditions take two
+                   turns, there and back
 
     Data: one row per round: placement (pinned, or unpinned with the smallest buffer), buffer_bytes, trial,
-    threads (1 or 2), every (0: never yields), steps of all threads, elapsed_ns, cpu_ns of the process, and
+    turn, threads (1 or 2), every (0: never yields), steps of all threads, elapsed_ns, cpu_ns of the process, and
     the kernel's counts voluntary_switches and involuntary_switches.  The Python that ran it, and whether it
     holds a global lock, are in the parameters.
     """
     survey = machine.survey()
     given = default_buffers(run.profile, survey) if buffers_bytes is None else buffers_bytes
     sizes = sorted(set(given))
-    steps = run.choose(tiny=3000, quick=100_000, full=400_000) if steps is None else steps
-    trials = run.choose(tiny=3, quick=9, full=15) if trials is None else trials
+    steps = run.choose(tiny=3000, quick=60_000, full=400_000) if steps is None else steps
+    trials = run.choose(tiny=3, quick=5, full=15) if trials is None else trials
     memory.check("buffers_bytes", sizes, interpreter_script.STRIDE)
     memory.check_room(max(sizes), max(sizes), survey)  # each of the two threads has one
     if trials < 1 or every < 1 or steps < every:
@@ -151,16 +156,19 @@ def script(
         cases.append(("unpinned", sizes[0]))
     else:
         run.note("missing", "This process may use one CPU only: the script was not run without its pin.")
-    for place, size in run.each(cases, label=lambda case: f"{memory.size_text(case[1])}, {case[0]}"):
+    for trial, (place, size) in starts.each(
+        run, cases, trials, label=lambda case: f"{memory.size_text(case[1])}, {case[0]}"
+    ):
         cpus = [home] if place == "pinned" else survey.cpus_allowed
-        records = _run_script([size, steps, every, trials], cpus)
+        records = _run_script([size, steps, every, TURNS], cpus)
         run.parameters["global_lock"] = all(record["lock"] for record in records)
         run.add(
             [
                 {
                     "placement": place,
                     "buffer_bytes": size,
-                    "trial": record["trial"],
+                    "trial": trial,
+                    "turn": record["trial"],
                     "threads": record["threads"],
                     "every": record["every"],
                     "steps": record["steps"],

@@ -248,7 +248,7 @@ def sweep(
         # in itself: it needs no repetition to be timed.
         guess = (10 if size < four else 40) * (size // line) + 4 * (partner // line) + 10_000
         turns = TURNS if size <= four else 1
-        passes = int(np.clip(block_ns // guess, 3 if size <= four else 1, 24))
+        passes = int(np.clip(block_ns // guess, 2 if size <= four else 1, 24))
         partners = [0, *(grid if order == "random" and size <= most_of_grid else []), partner]
         arguments = ["--working-set", str(size), "--line", str(line), "--access", order, "--seed", str(seed),
                      *(word for touched in partners for word in ("--partner", str(touched))),
