@@ -126,9 +126,9 @@ def script(
                    turns, there and back
 
     Data: one row per round: placement (pinned, or unpinned with the smallest buffer), buffer_bytes, trial,
-    turn, threads (1 or 2), every (0: never yields), steps of all threads, elapsed_ns, cpu_ns of the process, and
-    the kernel's counts voluntary_switches and involuntary_switches.  The Python that ran it, and whether it
-    holds a global lock, are in the parameters.
+    turn, threads (1 or 2), every (0: never yields), steps of all threads, elapsed_ns, cpu_ns of the process,
+    and the kernel's counts voluntary_switches and involuntary_switches.  The Python that ran it, and whether
+    it holds a global lock, are in the parameters.
     """
     survey = machine.survey()
     given = default_buffers(run.profile, survey) if buffers_bytes is None else buffers_bytes
