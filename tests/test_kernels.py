@@ -16,8 +16,10 @@ import subprocess
 import sys
 import textwrap
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -1016,6 +1018,21 @@ def test_a_figure_of_nanoseconds_refuses_an_emulated_machine() -> None:
     figure = _as_if("runqlat.histogram", "vm-emulated").plot()
     assert " ms" in figure.caption
     assert not re.search(r"\d (ns|µs)\b", figure.svg())
+
+
+@pytest.mark.parametrize(
+    ("caption", "refused"),
+    [
+        ("A switch costs under 1 ms, a hand-over 3.17 ms, 334 times as much.", True),
+        ("A stint lasts 1.8 ms, a wait 19 ms, 11 times as long.", False),
+        ("Half of the waits are under 1 ms, one in a hundred takes 12 ms.", False),
+        ("Half of the waits are under 1 ms, the others too.", True),
+    ],
+)
+def test_no_ratio_is_told_of_a_time_too_short_to_tell(caption: str, refused: bool) -> None:
+    figure: Any = types.SimpleNamespace(caption=caption)
+    with pytest.raises(ResultError, match="under a millisecond") if refused else contextlib.nullcontext():
+        figures.base._refuse_short_times(figure)
 
 
 def test_different_clocks_share_no_axis() -> None:

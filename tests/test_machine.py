@@ -98,6 +98,23 @@ def test_a_tick_that_cannot_be_seen_is_not_made_up() -> None:
     assert fact.value is None and "steps" in fact.why
 
 
+@pytest.mark.parametrize(
+    ("step_ms", "told", "hz"),
+    [(4, 250, 250), (20, 250, None), (8, 250, None), (4, None, 250), (10, 250, 100), (1, 250, 1000)],
+)
+def test_several_ticks_at_once_are_not_taken_for_one(
+    monkeypatch: pytest.MonkeyPatch, step_ms: int, told: int | None, hz: int | None
+) -> None:
+    # Each look at either clock takes half a millisecond; the coarse one moves by the step alone.
+    times_ns = iter(range(0, 10**9, 500_000))
+    monkeypatch.setattr(clock.time, "monotonic_ns", lambda: next(times_ns))
+    step_ns = step_ms * 1_000_000
+    monkeypatch.setattr(clock.time, "clock_gettime_ns", lambda which: next(times_ns) // step_ns * step_ns)
+    fact = clock.measured_hz(told, longest_s=0.9)
+    assert fact.value == hz
+    assert ("at once" in fact.why) == (hz is None)
+
+
 def test_reading_the_fine_clock_never_costs_less_than_nothing(live: Machine) -> None:
     native, seen_by_python = live.fact("clock.read_ns").value, live.fact("clock.read_python_ns").value
     assert isinstance(native, float) and isinstance(seen_by_python, float)

@@ -151,11 +151,10 @@ def choose(kernels: Iterable[Package], name: KernelName, distribution: str = "de
             kernel.upstream == wanted or kernel.upstream.startswith(wanted + ".")
         ):
             return kernel
-    offered = sorted(
-        {".".join(k.upstream.split(".")[:2]) for k in kernels if k.flavour == flavour}, key=version_order
-    )
+    offered = {".".join(kernel.upstream.split(".")[:2]) for kernel in kernels if kernel.flavour == flavour}
+    others = sorted({*offered, *(_SUITES[distribution] if not name.patch else ())}, key=version_order)
     raise UnknownKernelError(
         f"The package archive offers no kernel {name} ({flavour}).",
-        (f"Where it would be, there are {', '.join(offered)}. " if offered else "")
+        (f"There are {', '.join(others)}. " if others else "")
         + "`sched-labs kernels list --refresh` shows what can be had.",
     )

@@ -49,7 +49,7 @@ def measured_hz(told: int | None, steps: int = 10, longest_s: float = 0.12) -> F
 
     The coarse clock moves by whole ticks, so that a tick which reaches us late does not bend the answer; the
     least step is one tick, also where we often lose the CPU and see several ticks at once. We spin meanwhile:
-    an idle CPU would stop its tick.
+    an idle CPU would stop its tick. Where we never see a single tick there is no answer.
     """
     now = time.monotonic_ns
     coarse_steps: list[int] = []
@@ -72,6 +72,10 @@ def measured_hz(told: int | None, steps: int = 10, longest_s: float = 0.12) -> F
     step_ns = min(coarse_steps)
     spacing_ns = statistics.median(b - a for a, b in itertools.pairwise(seen_at))
     hz = round(1e9 / step_ns)
+    if told and (ticks := round(step_ns * told / 1e9)) > 1 and abs(step_ns * told / 1e9 - ticks) < 0.02:
+        # Whole ticks of the length that the clock itself claims: somebody else had the CPU in between.
+        why = f"no single tick was seen, {ticks} at once at the least: the machine is too busy"
+        return Fact("kernel.hz", None, "Hz", source, why)
     remark = f"{len(coarse_steps)} steps of {step_ns / 1e6:.3f} ms, one seen every {spacing_ns / 1e6:.3f} ms"
     if told and abs(hz - told) > 0.02 * told:
         remark += f"; the kernel tells {told} Hz"
