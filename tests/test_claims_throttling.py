@@ -107,7 +107,52 @@ def owner(condition: str, low: float, high: float) -> dict[str, Any]:
     }
 
 
+def inside(
+    condition: str, cpu: tuple[float, float], own: float = 0, outer: float = 90, limit: float = 40
+) -> dict[str, Any]:
+    return {
+        "condition": condition,
+        "own_limit_percent": limit,
+        "own_throttled_percent": own,
+        "outer_throttled_percent": outer,
+        "cpu_percent": sum(cpu) / 2,
+        "cpu_lo_percent": cpu[0],
+        "cpu_hi_percent": cpu[1],
+    }
+
+
+def moments(held: float, held_p50: float = 30, other_p99: float = 8, throttled: int = 5) -> dict[str, Any]:
+    return {
+        "held_percent": held,
+        "held_p50_ns": held_p50 * MS,
+        "other_p99_ns": other_p99 * MS,
+        "throttled_periods": throttled,
+    }
+
+
+def _neighbours(weight: tuple[float, float, float]) -> list[dict[str, Any]]:
+    return [service("weight", weight, neighbour="busy"), free((40, 35, 45), neighbour="busy")]
+
+
 CASES: list[Case] = [
+    ("000-130", HOLDS, _neighbours((20, 18, 22)), "20 ms (interval 18 ms to 22 ms) where that has a tenth"),
+    ("000-130", FAILS, _neighbours((50, 46, 60)), "40 ms (interval 35 ms to 45 ms) where it has as much"),
+    ("000-130", UNKNOWN, _neighbours((38, 30, 42)), "overlap"),
+    ("000-130", UNKNOWN, [service()], "did not measure weight"),
+    ("slower-cpu", HOLDS, [moments(98)], "98 % of the requests"),
+    ("slower-cpu", FAILS, [moments(40), moments(50, 25)], "40 to 50 % of the requests met"),
+    ("slower-cpu", UNKNOWN, [moments(40), moments(50, 7)], "not far enough apart"),
+    ("slower-cpu", UNKNOWN, [moments(NAN)], "not watched"),
+    ("slower-cpu", UNKNOWN, [moments(0, throttled=0)], "No period was throttled"),
+    ("own-counters", HOLDS, [inside("sibling", (24, 26), own=70)], "counted 70 %"),
+    ("own-counters", FAILS, [inside("no_own_limit", (24, 26), own=NAN)], "counted 0 %"),
+    ("own-counters", UNKNOWN, [inside("sibling", (24, 26), own=30)], "Neither nearly all"),
+    ("own-counters", UNKNOWN, [inside("sibling", (24, 26), outer=20)], "was not held back"),
+    ("own-limit", HOLDS, [inside("alone", (39, 41)), inside("sibling", (38, 40))], "39 % (interval 38"),
+    ("own-limit", FAILS, [inside("alone", (39, 41)), inside("sibling", (24, 26))], "25 % (interval 24"),
+    ("own-limit", UNKNOWN, [inside("alone", (39, 41)), inside("sibling", (24, 39))], "too wide"),
+    ("own-limit", UNKNOWN, [inside("alone", (20, 30)), inside("sibling", (24, 26))], "Others had the CPU"),
+    ("own-limit", UNKNOWN, [inside("sibling", (24, 26))], "did not measure a group alone"),
     ("002-070", FAILS, [owner("alone", 98, 100), owner("outside_pinned", 48, 52)], "had 50 % of its CPU"),
     ("002-070", HOLDS, [owner("alone", 98, 100), owner("outside_pinned", 96, 98)], "had 97 % of its CPU"),
     ("002-070", UNKNOWN, [owner("alone", 85, 100), owner("outside_pinned", 48, 80)], "too wide"),

@@ -59,6 +59,10 @@ _WHO = (
     "Start the notebook with `systemd-run --user --scope`, or let scripts/provision.sh install the "
     "privileged helper."
 )
+_WHICH_PARTITION = (
+    "Give the group CPUs that no other partition has, and leave some to everybody else; below the topmost "
+    "group partitions came with Linux 6.7."
+)
 _WHY = {
     errno.EROFS: "it is mounted read-only",
     errno.EACCES: "this user may not write it",
@@ -209,8 +213,7 @@ class Group:
         if (state := _read(path)) != kind:
             raise PlacementError(
                 f"{path} does not take {kind!r} for CPUs {cpus}; it says: {state}.",
-                "Give the group CPUs that no other partition has, and leave some to everybody else; below "
-                "the topmost group partitions came with Linux 6.7.",
+                _WHICH_PARTITION,
             )
 
     # ---- processes ----
@@ -719,6 +722,8 @@ def _write(path: str, text: str) -> None:
             remedy = "Saved-up quota came with kernel 5.14."
         elif error.errno == errno.EINVAL and "cfs_" in path:
             remedy = "On v1 a group may not have a larger share than the group that it is in."
+        elif error.errno == errno.EINVAL and path.endswith("cpuset.cpus.partition"):
+            remedy = _WHICH_PARTITION
         elif error.errno == errno.EINVAL and "cgroup.procs" in path:
             remedy = "A real-time thread cannot enter a group without cpu.rt_runtime_us."
         elif error.errno in (errno.EACCES, errno.EPERM):

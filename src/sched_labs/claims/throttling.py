@@ -10,7 +10,9 @@ import pandas as pd
 from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, yes
 
 COURSE = "a web course on scheduler latency (002), no reference given"
+BELIEF = "a common belief"
 HOG, THREADS, LATENCY, CONTENTION = "quota.hog", "quota.threads", "service.latency", "service.contention"
+NESTED, TIMELINE = "nested.groups", "throttle.timeline"
 ENOUGH_PERIODS = 10
 
 
@@ -217,6 +219,19 @@ def _weight_better(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals overlap: {reason}")
 
 
+def _low_share(table: pd.DataFrame) -> Verdict:
+    weight, none = _row(table, "weight", "busy"), _row(table, "none", "busy")
+    reason = (
+        f"beside the same neighbour p99 is {_p99(weight)} where that has a tenth of the service's weight, "
+        f"and {_p99(none)} where it has as much."
+    )
+    if weight.p99_hi_ns < none.p99_lo_ns:
+        return Verdict(HOLDS, reason)
+    if weight.p99_lo_ns >= none.p99_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
 def _idle_means_no_wait(table: pd.DataFrame) -> Verdict:
     quota, none = _row(table, "quota"), _row(table, "none")
     if quota.throttled_percent < 5:
@@ -268,6 +283,66 @@ def _kept_off(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals are too wide: {reason}")
 
 
+def _range(percent: pd.Series[float]) -> str:
+    low, high = f"{percent.min():.0f}", f"{percent.max():.0f}"
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _like_a_slower_cpu(table: pd.DataFrame) -> Verdict:
+    seen = table[table.held_percent.notna()]
+    if seen.empty:
+        raise CannotTell("The throttled intervals were not watched from inside the kernel (BPF).")
+    if seen.throttled_periods.sum() == 0:
+        raise CannotTell("No period was throttled.")
+    held = _range(seen.held_percent)
+    if (seen.held_percent >= 95).all():
+        return Verdict(HOLDS, f"{held} of the requests met a throttled group.")
+    reason = (
+        f"{held} of the requests met a throttled group, and half of them took longer than "
+        f"{ns(seen.held_p50_ns.min())}; 99 of 100 of the others took less than {ns(seen.other_p99_ns.max())}."
+    )
+    if (seen.other_p99_ns < seen.held_p50_ns).all():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The two are not far enough apart: {reason}")
+
+
+def _in_its_own_counters(table: pd.DataFrame) -> Verdict:
+    inside = table[table.condition.isin(["sibling", "no_own_limit"])]
+    inside = inside[inside.outer_throttled_percent >= 50]
+    if inside.empty:
+        raise CannotTell("The group around was not held back in half of its periods beside a busy sibling.")
+    own = inside.own_throttled_percent.fillna(0)
+    reason = (
+        f"the group around was throttled in {_range(inside.outer_throttled_percent)} of its periods; the one "
+        f"inside counted {_range(own)}."
+    )
+    if (own >= 50).all():
+        return Verdict(HOLDS, reason)
+    if (own < 10).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"Neither nearly all nor few: {reason}")
+
+
+def _its_own_limit(table: pd.DataFrame) -> Verdict:
+    by = table.set_index("condition")
+    if not {"alone", "sibling"} <= set(by.index):
+        raise CannotTell("This run did not measure a group alone and beside a busy sibling.")
+    alone, sibling = by.loc["alone"], by.loc["sibling"]
+    limit = alone.own_limit_percent
+    reason = (
+        f"under its own limit of {limit:.0f} % the group had {alone.cpu_percent:.0f} % of a CPU alone, and "
+        f"{sibling.cpu_percent:.0f} % (interval {sibling.cpu_lo_percent:.0f} to "
+        f"{sibling.cpu_hi_percent:.0f}) beside its sibling."
+    )
+    if not alone.cpu_percent >= 0.9 * limit:
+        raise CannotTell(f"Others had the CPU: {reason}")
+    if sibling.cpu_hi_percent < 0.9 * limit:
+        return Verdict(FAILS, reason)
+    if sibling.cpu_lo_percent >= 0.9 * limit:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The interval is too wide: {reason}")
+
+
 CLAIMS = [
     Claim("000-101", "Being throttled costs what a context switch and its warm-up cost: 50 to 200 µs.",
           WEB_COURSE, HOG, _like_a_switch),
@@ -290,11 +365,19 @@ CLAIMS = [
     Claim("000-103", "Taking the limit away makes p99 30 to 60 % better.", WEB_COURSE, LATENCY, _30_to_60),
     Claim("002-097", "It is best to give services a weight (a request) and no limit.", COURSE, LATENCY,
           _weight_better),
+    Claim("000-130", "Batch work belongs in a group with a low share: the service beside it is then faster.",
+          WEB_COURSE, LATENCY, _low_share),
     Claim("002-123", "With CPUs to spare nobody waits for one.",
           "said to be false, for another reason, by a web course on scheduler latency (002)", LATENCY,
           _idle_means_no_wait),
     Claim("002-070", "On exclusive CPUs, given by a cpuset, nobody else can run.", COURSE, "isolation.cpuset",
           _kept_off),
+    Claim("slower-cpu", "A CPU limit slows every request down, as a slower CPU would.", BELIEF, TIMELINE,
+          _like_a_slower_cpu),
+    Claim("own-counters", "A container that is throttled counts it in its own cpu.stat.", BELIEF, NESTED,
+          _in_its_own_counters),
+    Claim("own-limit", "A group may use all of its own limit, whoever else is in its pod.", BELIEF, NESTED,
+          _its_own_limit),
     Claim("002-115", "Waiting for quota looks like waiting in a run queue.", COURSE, CONTENTION,
           _looks_like_a_wait),
 ]  # fmt: skip
