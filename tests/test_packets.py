@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from claim_cases import Case, judged, without_a_case
 from test_experiments import documented_columns, gone
 
-from sched_labs import experiments, lock
+from sched_labs import experiments
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN, judge
 from sched_labs.claims.packets import CLAIMS
-from sched_labs.errors import ParameterError
+from sched_labs.errors import ParameterError, ResultError
 from sched_labs.experiments import packets
 from sched_labs.machine import files
 from sched_labs.result import Result, from_json
@@ -22,19 +23,9 @@ from sched_labs.result import Result, from_json
 Row = dict[str, Any]
 
 
-def own_lock(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Disturbed timing does not matter here, so nobody has to wait for anybody."""
-    place = folder / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    patch.setattr(lock, "_PLACES", (place,))
-
-
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        own_lock(tmp_path_factory.mktemp("packets"), patch)
-        return packets.udp(profile="tiny", save=False, progress=False)
+def tiny(own_lock: None) -> Result:
+    return packets.udp(profile="tiny", save=False, progress=False)
 
 
 def test_it_is_found_by_name() -> None:
@@ -56,8 +47,9 @@ def test_no_packet_is_made_up(tiny: Result) -> None:
     one_by_one = data[data["way"].isin(["paced", "single"])]
     assert (one_by_one["sent"] == one_by_one["calls"]).all()
     many = data[~data["way"].isin(["paced", "single"])]
-    assert (many["sent"] <= many["calls"] * tiny.parameters["batch"]).all()
-    assert (many["sent"] > many["calls"]).all()
+    assert (many["sent"] <= many["calls"] * many["batch"]).all()
+    assert (many["sent"] > many["calls"])[many["batch"] > 1].all()
+    assert (one_by_one["batch"] == 1).all()
     assert (data["receives"] <= data["received"] + 10).all()  # and the words that end a block
 
 
@@ -87,14 +79,13 @@ def test_its_summary_has_the_documented_columns(tiny: Result) -> None:
     assert shares.between(0, 1).all()
 
 
-def test_what_the_machine_does_not_tell_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_machine_does_not_tell_is_missing(own_lock: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def hidden(path: str) -> str | None:
         if path in ("/proc/softirqs", "/proc/stat") or path.endswith("/comm"):
             return None
         return read(path)
 
     read = files.read
-    own_lock(tmp_path, monkeypatch)
     monkeypatch.setattr(packets.files, "read", hidden)
     run = packets.udp(profile="tiny", trials=1, sizes_bytes=[64], save=False, progress=False)
     table = run.summary()
@@ -124,6 +115,53 @@ def test_softirqs_and_ticks_are_read_by_name(monkeypatch: pytest.MonkeyPatch) ->
     assert look.ksoftirqd == 7
 
 
+def line(*, batches: tuple[int, ...] = (1, 4, 16), net_rx: float = 100) -> Result:
+    """A CONSTRUCTED run of large pieces: 2 µs for each, 10 ns more in a trial, and 50 ns for each packet."""
+    rows = [
+        {"way": "segments", "size_bytes": size, "batch": batch, "trial": trial, "calls": 100,
+         "sent": 100 * batch, "cpu_ns": 100 * (2000 + 10 * trial + size - 64 + 50 * batch), "net_rx": net_rx}
+        for trial in (0, 1, 0.5) for batch in batches for size in ((64, 1400) if batch == 16 else (64,))
+    ]  # fmt: skip
+    return Result(kind="packets.udp", data=pd.DataFrame(rows), machine={}, parameters={"batch": 16})
+
+
+def test_what_a_softirq_costs_is_told_by_what_it_finds() -> None:
+    table = packets.pieces(line()).set_index("batch")
+    assert list(table.index) == [1, 4, 16]
+    assert table.packets_per_softirq.tolist() == [1, 4, 16]
+    assert table.ns_per_softirq.tolist() == [2055, 2205, 2805]
+    assert table.sender_ns_per_packet.tolist() == pytest.approx([2055, 551.25, 175.3125])
+    parts = packets.parts(line())
+    assert parts["packet"].median == pytest.approx(50) and parts["fixed"].median == pytest.approx(2005)
+    assert parts["fixed"].low == pytest.approx(2000) and parts["fixed"].high == pytest.approx(2010)
+
+
+def test_pieces_without_softirqs_or_of_one_size_are_no_line() -> None:
+    assert packets.pieces(line(net_rx=np.nan))["ns_per_softirq"].isna().all()
+    assert packets.parts(line(net_rx=np.nan))["packet"].median == pytest.approx(50)
+    with pytest.raises(ResultError, match="two sizes"):
+        packets.parts(line(batches=(16,)))
+
+
+def test_larger_pieces_are_measured_besides_the_ways(tiny: Result) -> None:
+    found = packets.pieces(tiny)
+    if found.empty:
+        assert any("segments" in note.text for note in tiny.notes)
+        return
+    assert found["batch"].tolist() == sorted({*packets.PIECES, tiny.parameters["batch"]})
+    assert len(tiny.summary()) == len(packets.WAYS) * len(packets.SIZES)
+    parts = packets.parts(tiny)
+    assert parts["packet"].low <= parts["packet"].median <= parts["packet"].high
+
+
+def test_runs_that_were_kept_without_the_column_are_still_read(tiny: Result) -> None:
+    main = tiny.data[(tiny.data["way"] != "segments") | (tiny.data["batch"] == tiny.parameters["batch"])]
+    older = Result(
+        kind=tiny.kind, data=main.drop(columns="batch"), machine=tiny.machine, parameters=tiny.parameters
+    )
+    pd.testing.assert_frame_equal(older.summary(), tiny.summary())
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -133,6 +171,9 @@ def test_softirqs_and_ticks_are_read_by_name(monkeypatch: pytest.MonkeyPatch) ->
         {"sizes_bytes": [10_000]},
         {"batch": 0},
         {"batch": 64},
+        {"pieces": 4},
+        {"pieces": [0]},
+        {"pieces": [65]},
         {"period_us": 0},
         {"block_ms": 0},
         {"trials": 0},

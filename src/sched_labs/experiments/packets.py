@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .. import machine, placement, stats, workloads
-from ..errors import ParameterError
+from ..errors import ParameterError, ResultError
 from ..machine import files
 from ..result import Result
 from .base import Instrument, Run, experiment
@@ -24,6 +24,7 @@ from .spread import spread
 WAYS = ("paced", "single", "mmsg", "segments")
 AT_ONCE = ("single", "mmsg", "segments")  # as fast as it goes: the sender never sleeps
 SIZES = (64, 1400)
+PIECES = (1, 2, 4, 8, 32)
 MOST_BYTES = 60_000
 
 
@@ -50,9 +51,11 @@ def summarise(result: Result) -> pd.DataFrame:
     trials
     """
     rows: list[dict[str, Any]] = []
-    for size in result.data["size_bytes"].unique():
+    data = _with_batch(result)
+    data = data[(data["way"] != "segments") | (data["batch"] == result.parameters["batch"])]
+    for size in sorted(data["size_bytes"].unique()):
         for way in WAYS:
-            part = result.data[(result.data["way"] == way) & (result.data["size_bytes"] == size)]
+            part = data[(data["way"] == way) & (data["size_bytes"] == size)]
             if part.empty:
                 continue
             row: dict[str, Any] = {"way": way, "size_bytes": int(size)}
@@ -69,9 +72,56 @@ def summarise(result: Result) -> pd.DataFrame:
             had = part["elapsed_ns"] - part["wait_ns"]
             row["charged_share"] = float((part["cpu_ns"] / had).median()) if way in AT_ONCE else np.nan
             row["ksoftirqd_per_softirq"] = float((part["ksoftirqd_switches"] / part["net_rx"]).median())
-            row["batch"] = 1 if way in ("paced", "single") else int(result.parameters["batch"])
+            row["batch"] = int(part["batch"].iloc[0])
             rows.append(row | {"trials": len(part)})
     return pd.DataFrame(rows)
+
+
+def pieces(result: Result) -> pd.DataFrame:
+    """What a softirq costs by what it finds to do: one row per large piece of the smallest packets.
+
+    batch                  packets in the piece
+    packets_per_softirq, ns_per_softirq, sender_ns_per_packet, each with _lo_ and _hi_, as in the summary
+    Empty where this kernel sends no large pieces.
+    """
+    rows: list[dict[str, Any]] = []
+    for batch, part in _pieces(result).groupby("batch"):
+        row: dict[str, Any] = {"batch": batch}
+        row |= _known("packets", "per_softirq", part["sent"] / part["net_rx"])
+        row |= _known("ns", "per_softirq", part["cpu_ns"] / part["net_rx"])
+        rows.append(row | spread("sender", "ns_per_packet", part["cpu_ns"] / part["sent"]))
+    return pd.DataFrame(rows)
+
+
+def parts(result: Result) -> dict[str, stats.Interval]:
+    """A line through each trial's large pieces: `fixed` for each piece, and `packet` for each packet in it.
+
+    In ns of the sender's CPU time, softirq included; medians over trials and 95 % intervals.  Raises
+    ResultError where fewer than two sizes of pieces were measured.
+    """
+    data = _pieces(result)
+    if data["batch"].nunique() < 2:
+        raise ResultError("A line needs pieces of two sizes.", "Leave pieces out for the default.")
+    lines = [
+        np.polyfit(trial["batch"], trial["cpu_ns"] / trial["calls"], 1)
+        for _, trial in data.groupby("trial")
+        if trial["batch"].nunique() > 1
+    ]
+    each, fixed = np.array(lines).T
+    return {"fixed": stats.median_interval(fixed), "packet": stats.median_interval(each)}
+
+
+def _with_batch(result: Result) -> pd.DataFrame:
+    """The data with how many packets a call sent: one number for all where they have no such column."""
+    if "batch" in result.data:
+        return result.data
+    many = result.data["way"].isin(["mmsg", "segments"])
+    return result.data.assign(batch=np.where(many, result.parameters["batch"], 1))
+
+
+def _pieces(result: Result) -> pd.DataFrame:
+    data = _with_batch(result)
+    return data[(data["way"] == "segments") & (data["size_bytes"] == data["size_bytes"].min())]
 
 
 def _known(stem: str, unit: str, values: pd.Series) -> dict[str, float]:
@@ -99,6 +149,7 @@ def udp(
     *,
     sizes_bytes: Sequence[int] = SIZES,
     batch: int = 16,
+    pieces: Sequence[int] = PIECES,
     period_us: int = 100,
     block_ms: int | None = None,
     trials: int | None = None,
@@ -107,21 +158,27 @@ def udp(
 
     sizes_bytes  what a packet carries, 2 to 4,096 bytes
     batch        packets for each call of sendmmsg, and in each large piece that is cut at the receiver
+    pieces       packets in a large piece: further sizes, measured with the smallest packets
     period_us    from one packet to the next where they are paced
     block_ms     one block of one way and size
-    trials       of each; their order turns round from trial to trial
+    trials       of each, each with a new start of both; their order turns round from trial to trial
 
     Sender and receiver have a CPU each where there are two.
-    Data: one row per block: way, size_bytes, trial; of the sender calls, sent, elapsed_ns, cpu_ns, user_ns,
-    system_ns, switches, wait_ns (it could run and had no CPU; missing where the kernel does not tell);
-    received, receives (calls), receiver_cpu_ns, receiver_switches; and of the whole machine around the block
-    net_rx (from /proc/softirqs), ksoftirqd_switches, and of both CPUs sender_softirq_ns, sender_busy_ns,
-    receiver_softirq_ns and receiver_busy_ns (from /proc/stat).  What the machine does not tell is missing.
+    Data: one row per block: way, size_bytes, batch (packets for each call), trial; of the sender calls, sent,
+    elapsed_ns, cpu_ns, user_ns, system_ns, switches, wait_ns (it could run and had no CPU; missing where the
+    kernel does not tell); received, receives (calls), receiver_cpu_ns, receiver_switches; and of the whole
+    machine around the block net_rx (from /proc/softirqs), ksoftirqd_switches, and of both CPUs
+    sender_softirq_ns, sender_busy_ns, receiver_softirq_ns and receiver_busy_ns (from /proc/stat).  What the
+    machine does not tell is missing.
     """
-    block_ms = run.choose(tiny=10, quick=60, full=200) if block_ms is None else block_ms
+    block_ms = run.choose(tiny=10, quick=40, full=200) if block_ms is None else block_ms
     trials = run.choose(tiny=2, quick=7, full=15) if trials is None else trials
     sizes = list(sizes_bytes) if not isinstance(sizes_bytes, int) else []
-    _check(sizes, batch, period_us, block_ms, trials)
+    if isinstance(pieces, int | str):
+        raise ParameterError(f"pieces does not take {pieces!r}.", "Give a list such as [1, 4, 16].")
+    others = [count for count in dict.fromkeys(pieces) if count != batch]
+    for count in (batch, *others):
+        _check(sizes if count == batch else [min(sizes)], count, period_us, block_ms, trials)
     home = placement.quiet_cpu()
     alone = len(machine.survey().cpus_allowed) < 2
     cpus = {"sender": home} if alone else {"sender": home, "receiver": placement.other_cpu(home)}
@@ -129,13 +186,25 @@ def udp(
         run.note("missing", "There is one CPU only: sender and receiver share it.")
     run.begin()
     run.parameters |= {"sizes_bytes": sizes, "block_ms": block_ms, "trials": trials, "cpus": cpus}
-    words = ["--bytes", ",".join(map(str, sizes)), "--batch", batch, "--period-us", period_us]
-    words += ["--block-ms", block_ms, "--trials", trials]
-    steps = range(trials * len(sizes) * len(WAYS))
-    with contextlib.closing(_blocks(run, words, cpus, len(steps))) as blocks:
-        for _ in run.each(steps, label=lambda n: f"block {n + 1}"):
-            if row := next(blocks):
-                run.add([row])
+    common = ["--period-us", period_us, "--block-ms", block_ms, "--trials", 1]
+
+    def start(trial: int, count: int) -> tuple[list[Any], int]:
+        """The arguments for a start of the workload, and how many blocks it has."""
+        turn = -1 if trial % 2 else 1
+        ways, chosen = (WAYS, sizes) if count == batch else (WAYS[-1:], [min(sizes)])
+        words = [*common, "--batch", count, "--bytes", ",".join(map(str, chosen[::turn]))]
+        for way in ways[::turn]:
+            words += ["--way", way]
+        return words, len(ways) * len(chosen)
+
+    cells = [batch, *others]
+    steps = [(trial, count) for trial in range(trials) for count in (cells[::-1] if trial % 2 else cells)]
+    for trial, count in run.each(steps, label=lambda step: f"{step[1]} packets in a large piece"):
+        words, blocks = start(trial, count)
+        with contextlib.closing(_blocks(run, words, cpus, blocks)) as rows:
+            for row in filter(None, rows):
+                one = 1 if row["way"] in ("paced", "single") else count
+                run.add([row | {"trial": trial, "batch": one}])
     _check_packets(run)
 
 
@@ -186,7 +255,6 @@ def _row(record: workloads.Record) -> dict[str, Any]:
     return {
         "way": record.text("way"),
         "size_bytes": record["bytes"],
-        "trial": record["trial"],
         **{name: record[name] for name in names},
         "wait_ns": float(record["wait_ns"]) if "wait_ns" in record.values else np.nan,
     }
