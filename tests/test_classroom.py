@@ -184,7 +184,7 @@ def test_one_damaged_file_of_each_kind_leaves_the_board_to_the_others(tmp_path: 
     (tmp_path / "good.json").write_bytes(data_of(made_up()))
     cards, refused = board.read(tmp_path)
     assert list(cards) == ["good.json"] and len(refused) == len(BROKEN) + 2
-    assert "1 machines" in board.page(cards, refused)
+    assert "1 machine" in board.page(cards, refused)
 
 
 # ---- the collector ----
@@ -302,7 +302,7 @@ def test_sharing_shows_first_and_asks(
     assert card.parse(target.read_bytes())
     page = measured / "class.html"
     assert cli.main(["class", str(measured), "-o", str(page), "--mine", "mine.json"]) == 0
-    assert "The class: 1 machines" in page.read_text()
+    assert "The class: 1 machine" in page.read_text()
     assert cli.main(["class", str(measured), "-o", str(page), "--mine", "other.json"]) == 2
 
 

@@ -1,4 +1,4 @@
-"""`sched-labs`: the experiments of the book from a terminal."""
+"""The experiments, labs and classes of the book from a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -35,97 +35,112 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sched-labs", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="sched-labs", description=__doc__, epilog="`sched-labs COMMAND --help` says more of each."
+    )
     parser.add_argument("--version", action="version", version=f"sched-labs {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    doctor = commands.add_parser("doctor", help="what this machine is, and what it can measure")
-    doctor.add_argument("--json", action="store_true", help="everything, for other programs")
-    doctor.add_argument("--long", action="store_true", help="every fact of the survey")
-    doctor.add_argument("--for", dest="purpose", choices=("workshop",), help="one line: is it ready?")
-    doctor.set_defaults(handler=_doctor)
-
-    listing = commands.add_parser("list", help="the experiments there are")
-    listing.set_defaults(handler=_list)
-
-    run = commands.add_parser("run", help="run an experiment on this machine, or in another kernel")
-    run.add_argument("experiment", help="such as warmup or context_switch.matrix")
-    run.add_argument("--profile", choices=("tiny", "quick", "full"), help="how long and how fine (quick)")
-    run.add_argument("--kernel", help="run it in this kernel under QEMU, such as 6.1")
-    run.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter, as JSON")
-    run.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
-    run.add_argument("--plot", type=Path, metavar="FILE", help="write the figure here (.svg, .png or .pdf)")
-    run.set_defaults(handler=_run)
-
-    show = commands.add_parser("show", help="a saved result")
-    show.add_argument("file", type=Path)
-    show.add_argument("--plot", type=Path, metavar="FILE")
-    show.set_defaults(handler=_show)
-
-    compare = commands.add_parser("compare", help="several saved results of one kind on one axis")
-    compare.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    compare.add_argument("-o", "--output", type=Path, required=True, metavar="FIGURE")
-    compare.set_defaults(handler=_compare)
-
-    clean = commands.add_parser("clean", help="take away what a crash left behind")
-    clean.add_argument("--all", action="store_true", help="also end what is being measured now")
-    clean.set_defaults(handler=_clean)
-
-    lab = commands.add_parser("lab", help="the hands-on labs").add_subparsers(required=True, metavar="WHAT")
-    lab.add_parser("list", help="the labs there are").set_defaults(handler=_lab_list)
-    for name, about in (
-        ("start", "lay out its sheet and its starter"),
-        ("check", "check your work on it, on this machine"),
-        ("reveal", "show its solution"),
-    ):
-        one = lab.add_parser(name, help=about)
-        one.add_argument("lab", help="its number or a part of its name")
-        one.set_defaults(handler=globals()[f"_lab_{name}"])
-        if name == "check":
-            one.add_argument("--seed", type=int, help="ask what an earlier check asked")
-    progress = commands.add_parser("progress", help="how far you have come with the labs")
-    progress.add_argument("--export", type=Path, metavar="FILE", help="write it for a teacher, as CSV")
-    progress.set_defaults(handler=_progress)
-
-    share = commands.add_parser(
-        "share", help="what your machine measured, as one small file for the class board"
-    )
-    share.add_argument("--out", type=Path, metavar="FILE", help="where to write it (default: this folder)")
-    share.add_argument("--to", metavar="ADDRESS", help="send it to the instructor's collector instead")
-    share.add_argument("--code", default="", help="the code on the instructor's screen")
-    share.add_argument("--yes", action="store_true", help="without the question")
-    share.set_defaults(handler=_share)
-
-    board = commands.add_parser("class", help="the cards of a whole room on one page")
-    board.add_argument("folder", type=Path)
-    board.add_argument("-o", "--output", type=Path, default="class.html", metavar="PAGE", help="(class.html)")
-    board.add_argument("--mine", metavar="NAME", help="the card in the folder that is lit up")
-    board.set_defaults(handler=_class)
-
-    demo = commands.add_parser("demo", help="an experiment for a projector, driven by single keys")
-    demo.add_argument("experiment", help="such as runqlat.histogram")
-    demo.add_argument(
-        "--class", dest="cards", type=Path, metavar="FOLDER", help="the room's cards, to show too"
-    )
-    demo.add_argument("--port", type=int, default=0, help="on 127.0.0.1 (default: a free one)")
-    demo.set_defaults(handler=_demo)
-
-    collect = commands.add_parser("collect", help="take cards over the room's network (for instructors)")
-    collect.add_argument("folder", type=Path)
-    collect.add_argument("--address", default="0.0.0.0", help="listen here (default: everywhere)")
-    collect.add_argument("--port", type=int, default=8890)
-    collect.set_defaults(handler=_collect)
-
-    url = commands.add_parser("url", help="where the book's virtual machine serves it")
+    _add_experiments(commands)
+    _add_labs(commands)
+    _add_classroom(commands)
+    url = _add(commands, "url", "where the book's virtual machine serves it", _url)
     url.add_argument(
         "--forwarded", type=int, metavar="PORT", help="its host's port; makes the key if need be"
     )
-    url.set_defaults(handler=_url)
 
     from .kernels import cli as kernels
 
     kernels.add_parser(commands)
     return parser
+
+
+def _add(
+    commands: Any, name: str, about: str, handler: Callable[[argparse.Namespace], int | None]
+) -> argparse.ArgumentParser:
+    """A command that says the same of itself in its own help as in the list of them all."""
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=about, description=about[0].upper() + about[1:]
+    )
+    command.set_defaults(handler=handler)
+    return command
+
+
+def _add_experiments(commands: Any) -> None:
+    doctor = _add(commands, "doctor", "what this machine is, and what it can measure", _doctor)
+    doctor.add_argument("--json", action="store_true", help="everything, for other programs")
+    doctor.add_argument("--long", action="store_true", help="every fact of the survey")
+    doctor.add_argument("--for", dest="purpose", choices=("workshop",), help="one line: is it ready?")
+
+    _add(commands, "list", "the experiments there are", _list)
+
+    run = _add(commands, "run", "run an experiment on this machine, or in another kernel", _run)
+    run.add_argument("experiment", help="such as warmup or context_switch.matrix")
+    run.add_argument("--profile", choices=("tiny", "quick", "full"), help="how long and how fine (quick)")
+    run.add_argument("--kernel", help="run it in this kernel under QEMU, such as 6.1")
+    run.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter, as JSON")
+    run.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
+    _plot(run)
+
+    show = _add(commands, "show", "a saved result", _show)
+    show.add_argument("file", type=Path, metavar="FILE", help="what `run --json` wrote, or one that was kept")
+    _plot(show)
+
+    compare = _add(commands, "compare", "several saved results of one kind on one axis", _compare)
+    compare.add_argument("files", type=Path, nargs="+", metavar="FILE", help="the results")
+    compare.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FIGURE", help="a .svg, .png or .pdf file"
+    )
+
+    clean = _add(commands, "clean", "take away what a crash left behind", _clean)
+    clean.add_argument("--all", action="store_true", help="also end what is being measured now")
+
+
+def _plot(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--plot", type=Path, metavar="FILE", help="write the figure here (.svg, .png or .pdf)"
+    )
+
+
+def _add_labs(commands: Any) -> None:
+    lab = commands.add_parser("lab", help="the hands-on labs", description="The hands-on labs")
+    steps = lab.add_subparsers(required=True, metavar="WHAT")
+    _add(steps, "list", "the labs there are", _lab_list)
+    start = _add(steps, "start", "lay out its sheet and its starter", _lab_start)
+    check = _add(steps, "check", "check your work on it, on this machine", _lab_check)
+    reveal = _add(steps, "reveal", "show its solution", _lab_reveal)
+    for step in (start, check, reveal):
+        step.add_argument("lab", help="its number or a part of its name")
+    check.add_argument("--seed", type=int, help="ask what an earlier check asked")
+
+    progress = _add(commands, "progress", "how far you have come with the labs", _progress)
+    progress.add_argument("--export", type=Path, metavar="FILE", help="write it for a teacher, as CSV")
+
+
+def _add_classroom(commands: Any) -> None:
+    share = _add(
+        commands, "share", "what your machine measured, as one small file for the class board", _share
+    )
+    share.add_argument("--out", type=Path, metavar="FILE", help="where to write it (default: this folder)")
+    share.add_argument("--to", metavar="ADDRESS", help="send it to the instructor's collector instead")
+    share.add_argument("--code", default="", help="the code on the instructor's screen")
+    share.add_argument("--yes", action="store_true", help="without the question")
+
+    board = _add(commands, "class", "the cards of a whole room on one page", _class)
+    board.add_argument("folder", type=Path, help="where the cards are")
+    board.add_argument("-o", "--output", type=Path, default="class.html", metavar="PAGE", help="(class.html)")
+    board.add_argument("--mine", metavar="NAME", help="the card in the folder that is lit up")
+
+    demo = _add(commands, "demo", "an experiment for a projector, driven by single keys", _demo)
+    demo.add_argument("experiment", help="such as runqlat.histogram")
+    demo.add_argument(
+        "--class", dest="cards", type=Path, metavar="FOLDER", help="the room's cards, to show too"
+    )
+    demo.add_argument("--port", type=int, default=0, help="on 127.0.0.1 (default: a free one)")
+
+    collect = _add(commands, "collect", "take cards over the room's network (for instructors)", _collect)
+    collect.add_argument("folder", type=Path, help="where to put the cards")
+    collect.add_argument("--address", default="0.0.0.0", help="listen here (default: everywhere)")
+    collect.add_argument("--port", type=int, default=8890, help="on this port (8890)")
 
 
 def _doctor(options: argparse.Namespace) -> None:
@@ -223,7 +238,7 @@ def _class(options: argparse.Namespace) -> None:
     if options.mine and options.mine not in cards:
         raise ParameterError(f"There is no card {options.mine} in {options.folder}.", "Name a file of it.")
     write_text(options.output, board.page(cards, refused, options.mine))
-    print(f"{len(cards)} machines: {options.output}")
+    print(f"{board.counted(cards)}: {options.output}")
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -236,7 +251,7 @@ def _collect(options: argparse.Namespace) -> None:
     from .classroom import collector
 
     def arrived(count: int) -> None:
-        print(f"\r{count} cards", end="", flush=True)
+        print(f"\rcards: {count}", end="", flush=True)
 
     with collector.Collector(options.folder, options.address, options.port, arrived=arrived) as server:
         port = server.server_address[1]

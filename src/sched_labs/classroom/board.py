@@ -49,6 +49,11 @@ def read(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     return cards, refused
 
 
+def counted(cards: dict[str, dict[str, Any]]) -> str:
+    """How many machines there are, in words for a caption."""
+    return f"{len(cards)} machine{'' if len(cards) == 1 else 's'}"
+
+
 def frame(cards: dict[str, dict[str, Any]], mine: str | None = None) -> pd.DataFrame:
     """One row per card and number: card, kind, number (its name), value_ns, mine (the card to light up)."""
     rows = [
@@ -94,7 +99,7 @@ def strips(cards: dict[str, dict[str, Any]], mine: str | None = None) -> Figure:
         f"{number}: {axes.range_text(float(values.min()), float(values.max()))}"
         for number, values in table.groupby("number", sort=False).value_ns
     ]
-    caption = f"{len(cards)} machines. " + "; ".join(spread) + "."
+    caption = f"{counted(cards)}. " + "; ".join(spread) + "."
     return Figure(drawing, "class.board", caption, caption, f"{len(cards)} cards", table)
 
 
@@ -169,7 +174,7 @@ table {{ border-collapse: collapse; }}
 th, td {{ text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #8886; }}
 .wide {{ overflow-x: auto; }}
 </style></head><body><main>
-<h1>The class: {len(cards)} machines</h1>
+<h1>The class: {counted(cards)}</h1>
 {drawn}
 <h2>What people say, machine by machine</h2>
 <div class="wide" tabindex="0" role="region" aria-label="claims"><table><thead><tr><th scope="col">Claim</th>
