@@ -2,7 +2,7 @@
 
 Every experiment of the first chapter (or those that are named) is run once, and then all of them again, so
 that its two runs lie minutes apart.  Each number with an interval in the two summaries is compared: the
-intervals overlap, or they do not.  A measurement and not a test: there is no target, whatever it finds.
+intervals overlap, or they do not.  A measurement and not a test: there is no target to miss.
 
 What to expect: if an interval covers 95 times in 100, and holds everything that differs between two runs,
 then two of them overlap in more than 99 of 100 comparisons (for normal errors: they are apart where the
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from sched_labs.errors import SchedLabError
+from sched_labs.errors import ParameterError, SchedLabError
 from sched_labs.experiments import find
 from sched_labs.experiments.base import PROFILES
 
@@ -54,6 +54,8 @@ def estimates(summary: pd.DataFrame) -> pd.DataFrame:
         part = summary[[middle, low, high]].set_axis(["median", "low", "high"], axis=1)
         what = summary[keys].astype(str).agg(", ".join, axis=1) + f": {middle}"
         found.append(part.set_axis(what))
+    if not found:
+        raise ParameterError("This experiment's summary has no number with an interval.", "Leave it out.")
     return pd.concat(found).replace([np.inf, -np.inf], np.nan).dropna()
 
 
@@ -63,7 +65,7 @@ def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     overlap   the two intervals have a value in common
     ratio     of the larger to the smaller median; missing where one of them is not clear of zero
     """
-    both = estimates(first).join(estimates(second), lsuffix="_1", rsuffix="_2", how="inner")
+    both = estimates(first).add_suffix("_1").join(estimates(second).add_suffix("_2"), how="inner")
     overlap = (both.low_1 <= both.high_2) & (both.low_2 <= both.high_1)
     clear = (both.low_1 > 0) & (both.low_2 > 0)
     medians = both[["median_1", "median_2"]].where(clear)
