@@ -85,3 +85,22 @@ def test_no_text_covers_another_in_the_fonts_of_the_page(browser: Any, width: in
     )
     assert collisions == []
     page.context.close()
+
+
+def test_text_on_a_mark_has_no_rim_of_its_own_colour(browser: Any) -> None:
+    page = page_of(browser, "", "")
+    page.evaluate(
+        """(paper) => {
+            const text = document.querySelector('.sl-svg text').cloneNode(true);
+            text.setAttribute('style', `fill:var(--sl-paper,${paper})`);
+            text.id = 'on-a-mark';
+            document.querySelector('.sl-svg').append(text);
+        }""",
+        "#fefefe",
+    )
+    rims = page.evaluate(
+        "() => [...document.querySelectorAll('.sl-svg text')].map(t => [t.id, getComputedStyle(t).stroke])"
+    )
+    page.context.close()
+    assert dict(rims)["on-a-mark"] == "none"
+    assert all(rim != "none" for name, rim in rims if name != "on-a-mark")

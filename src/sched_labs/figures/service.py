@@ -180,9 +180,9 @@ def _around(ax: Axes, conditions: Sequence[Any]) -> None:
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("from the moment a request was due until it was served")
     for x, head, values in (
-        (1.14, "p99", [axes.time_text(row.p99_ns, 2) for row in conditions]),
+        (46, "p99", [axes.time_text(row.p99_ns, 2) for row in conditions]),
         (
-            1.36,
+            122,
             "throttled",
             [f"{row.throttled_percent:.0f} %" if row.periods else "–" for row in conditions],
         ),
@@ -193,8 +193,10 @@ def _around(ax: Axes, conditions: Sequence[Any]) -> None:
         ]:
             ax.annotate(
                 text,
-                (x, y),
+                (1, y),
                 xycoords=("axes fraction", "data"),
+                xytext=(x, 0),  # points: a share of the width would move when the layout makes room
+                textcoords="offset points",
                 ha="right",
                 va="center",
                 fontsize=style.SMALL,

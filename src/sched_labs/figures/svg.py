@@ -223,6 +223,8 @@ def _stylesheet() -> str:
             "stroke-linejoin:round;stroke-linecap:butt;overflow:visible}",
             # Text keeps a rim of the page's colour, so that it reads where a line passes behind it.
             ".sl-svg text{paint-order:stroke;stroke:var(--sl-paper);stroke-width:3px;stroke-linejoin:round}",
+            # Not the text on a mark, which has the page's colour itself and would run together with its rim.
+            '.sl-svg text[style*="fill:var(--sl-paper"]{stroke:none}',
             # The book's theme puts a light plate behind rich output in the dark; a figure needs none.
             "html[data-theme] .bd-content div.cell_output .text_html.text_html:has(>.sl-figure)"
             "{background:none;padding:0;color:inherit}",
