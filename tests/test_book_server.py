@@ -48,7 +48,8 @@ HTML('''<form class="predict" data-question="sample.question" data-unit="ns">
 ```{code-cell} ipython3
 import random
 
-print("the odds are", 6 * 7)
+odds = f"the odds are {6 * 7}"
+print(odds)
 ```
 
 ```{code-cell} ipython3
@@ -74,6 +75,18 @@ controls(context_switch.matrix, mechanisms={"one": ["pipe"], "two & more": ["pip
 
 ```{code-cell} ipython3
 explore.limit(quota_ms=50, threads=4, cpus=2)
+```
+
+## A long one
+
+```{code-cell} ipython3
+import os, time
+
+time.sleep(60 if os.environ.get("SCHED_LABS_PAGE") else 0)
+```
+
+```{code-cell} ipython3
+print("after it:", odds)
 ```
 """
 
@@ -419,8 +432,8 @@ def test_a_page_runs_its_cells_on_this_machine(served: Served, browser: Any) -> 
     assert "context_switch.matrix" in cells.nth(2).locator("> .cell_output").inner_text()
     assert cells.nth(2).locator(".sl-progress").count() == 0, "progress goes when it is over"
     assert cells.nth(3).locator("> .cell_output").inner_text().strip() == "<b>not bold</b>"
-    # What the page came with is still there; the first cell ran as well, because it imports.
-    assert page.get_by_text("as this page was built").count() == 4
+    # What the page came with is still there; the first cell was not run, because nothing of it is used here.
+    assert page.get_by_text("as this page was built").count() == 3
     assert len(json.loads(served.ask("/api/kernels", key=True)[2])) == before + 1
 
     # With a warm kernel the first output is there in two seconds.
@@ -436,6 +449,39 @@ def test_a_page_runs_its_cells_on_this_machine(served: Served, browser: Any) -> 
     while len(json.loads(served.ask("/api/kernels", key=True)[2])) > before:
         assert time.monotonic() < end, "the page's kernel outlives the page"
         time.sleep(0.2)
+    context.close()
+
+
+def test_stop_ends_the_whole_run_and_nothing_else_starts_meanwhile(served: Served, browser: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{served.address}/book/?token={served.token}")
+    page.wait_for_url("**/book/book/intro.html")
+    page.goto(f"{served.address}/book/notebooks/01-context-switch.html")
+    section = page.get_by_role("heading", name="A long one").locator("xpath=ancestor::section[1]")
+    section.get_by_role("button", name="Run on this machine: A long one").focus()
+    page.keyboard.press("Enter")
+    page.locator(".sl-running").get_by_text("time.sleep").wait_for(timeout=60_000)
+    assert page.get_by_role("button", name="Run the whole page on this machine").is_disabled()
+    stop = page.get_by_role("button", name="Stop", exact=True)
+    assert stop.evaluate("button => button === document.activeElement")
+    page.keyboard.press("Enter")
+    page.get_by_text("Stopped. What was measured until then").wait_for(timeout=20_000)
+    assert section.locator(".sl-before").count() == 0, "the cell after it was not run"
+    page.get_by_role("button", name="Run the whole page on this machine").focus()
+    assert page.get_by_role("button", name="Stop", exact=True).count() == 0
+    # What was stopped can be run again; a cell alone brings those along whose names it uses, once.
+    section.get_by_role("button", name="Run this cell").nth(1).click()
+    page.get_by_text("Measured on your machine, just now.").wait_for(timeout=60_000)
+    cells = page.locator("div.cell")
+    assert section.locator(".cell_output").last.inner_text().strip() == "after it: the odds are 42"
+    assert cells.nth(1).locator(".sl-before").count() == 1 and cells.nth(2).locator(".sl-before").count() == 0
+    drawn = cells.nth(1).locator("> .cell_output > *").element_handle()
+    own = section.locator(".cell_output > *").last.element_handle()
+    section.get_by_role("button", name="Run this cell").nth(1).click()
+    page.wait_for_function("node => !node.isConnected", arg=own, timeout=60_000)
+    page.get_by_text("Measured on your machine, just now.").wait_for(timeout=60_000)
+    assert drawn.evaluate("node => node.isConnected"), "it has run before, and did not run again"
     context.close()
 
 
@@ -491,7 +537,7 @@ def test_a_chapter_is_presented_heading_by_heading(served: Served, browser: Any)
     page = browser.new_page()
     page.goto((served.html / "notebooks/01-context-switch.html").as_uri())
     page.get_by_role("button", name="Present").click()
-    assert page.get_by_text("1 / 4").is_visible()
+    assert page.get_by_text("1 / 5").is_visible()
     assert not page.get_by_role("heading", name="An experiment").is_visible()
     page.keyboard.press("ArrowRight")
     assert page.get_by_role("heading", name="An experiment").is_visible()
@@ -499,7 +545,7 @@ def test_a_chapter_is_presented_heading_by_heading(served: Served, browser: Any)
     page.keyboard.press("PageDown")
     assert page.get_by_role("heading", name="Its end").is_visible()
     page.keyboard.press("End")
-    assert page.get_by_role("heading", name="A choice").is_visible()
+    assert page.get_by_role("heading", name="A long one").is_visible()
     page.keyboard.press("Escape")
     assert page.get_by_role("heading", name="An experiment").is_visible()
     page.close()

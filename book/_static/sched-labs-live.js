@@ -98,10 +98,11 @@
   }
 
   let kernel = null;
+  let ran = []; // which cells this kernel has run, in order
   const ready = async () => {
     if (!kernel || kernel.gone) {
       kernel = await Kernel.start();
-      for (const state of states) state.fresh = false;
+      ran = [];
     }
     return kernel;
   };
@@ -121,7 +122,7 @@
     return element("pre", { className: "output", textContent: [data["text/plain"] ?? ""].flat().join("") });
   };
 
-  const states = cells.map((cell) => ({ cell, code: cell.querySelector(".cell_input pre").textContent, fresh: false, made: new Map() }));
+  const states = cells.map((cell) => ({ cell, code: cell.querySelector(".cell_input pre").textContent, made: new Map() }));
 
   const emptied = (state) => {
     let output = state.cell.querySelector(":scope > .cell_output");
@@ -174,17 +175,21 @@
   };
 
   const execute = async (state) => {
+    const index = states.indexOf(state);
+    let worked = false;
     await ready(); // before the page's own output goes
+    ran = ran.filter((before) => before !== index);
     const output = emptied(state);
     state.cell.classList.add("sl-running");
     try {
-      state.fresh = await shown(state.code, output, state.made);
+      worked = await shown(state.code, output, state.made);
+      if (worked) ran.push(index);
     } finally {
       state.cell.classList.remove("sl-running");
     }
     window.schedLabs.wire(output); // forms for predictions
     forms(output);
-    return state.fresh;
+    return worked;
   };
 
   // Forms that stand where JupyterLab has widgets: the kernel that made one answers it.
@@ -198,7 +203,7 @@
         if (busy) return;
         const given = JSON.stringify(Object.fromEntries(new FormData(form)));
         if (kernel !== owner || owner.gone) return output.replaceChildren("Run this cell again first.");
-        busy = true;
+        occupy(true);
         const press = form.querySelector("button");
         press.disabled = true;
         output.replaceChildren();
@@ -208,7 +213,7 @@
         } catch (error) {
           output.replaceChildren(`That did not work: ${error.message}.`);
         } finally {
-          busy = false;
+          occupy(false);
           press.disabled = false;
         }
       };
@@ -226,31 +231,51 @@
   said.setAttribute("role", "status");
   let busy = false;
 
+  const buttons = [];
+  // One thing runs at a time: meanwhile its own button stops it, and the other ones wait.
+  const occupy = (now, own = null) => {
+    busy = now;
+    for (const other of buttons) other.disabled = now && other !== own;
+  };
+
+  let stopping = false;
+  const stop = () => {
+    stopping = true;
+    said.textContent = "Stopping …";
+    return kernel?.interrupt();
+  };
+
   const run = async (chosen, button) => {
-    if (busy) return kernel?.interrupt();
-    busy = true;
+    if (busy) return stop();
+    occupy(true, button);
+    stopping = false;
     const name = button.textContent;
+    const label = button.getAttribute("aria-label");
     button.textContent = "Stop";
+    button.removeAttribute("aria-label");
     // Where the reader has just clicked; under a cell's code, beside what it is about to show.
     (button.closest("div.cell")?.querySelector(".cell_input") ?? button.parentElement).after(said);
-    document.body.classList.add("sl-busy");
     try {
       said.textContent = kernel && !kernel.gone ? "" : "Starting Python on your machine …";
       await ready();
-      for (const [place, state] of chosen.entries()) {
-        said.textContent = `Running cell ${place + 1} of ${chosen.length} on your machine …`;
-        if (!(await execute(state))) {
+      const all = await withNeeded(chosen);
+      const others = all.length - chosen.length;
+      const why = others > 0 ? ` (${others} for names that are used here)` : "";
+      for (const [place, state] of all.entries()) {
+        if (stopping) break;
+        said.textContent = `Running cell ${place + 1} of ${all.length} on your machine${why} …`;
+        if (!(await execute(state)) && !stopping) {
           said.textContent = "A cell failed; what it said stands below it.";
           return;
         }
       }
-      said.textContent = "Measured on your machine, just now.";
+      said.textContent = stopping ? "Stopped. What was measured until then stands below its cell." : "Measured on your machine, just now.";
     } catch (error) {
       said.textContent = `That did not work: ${error.message}. Is the server still running?`;
     } finally {
-      busy = false;
+      occupy(false);
       button.textContent = name;
-      document.body.classList.remove("sl-busy");
+      if (label) button.setAttribute("aria-label", label);
     }
   };
 
@@ -258,14 +283,19 @@
     const made = element("button", { type: "button", className: "sl-run", textContent: text });
     if (label) made.setAttribute("aria-label", label);
     made.addEventListener("click", () => run(choose(), made));
+    buttons.push(made);
     return made;
   };
 
-  // An experiment is a section.  Its cells need what the page's first cell and other imports brought, and nothing
-  // of other experiments.
-  const begun = (chosen) => {
-    const before = states.slice(0, states.indexOf(chosen[0])).filter((state) => !state.fresh && /^(from|import) /m.test(state.code));
-    return [...before, ...chosen];
+  // A part of a page needs names that other cells make; which, the library says (sched_labs.book.needs).
+  const withNeeded = async (chosen) => {
+    const asked = [states.map((state) => state.code), chosen.map((state) => states.indexOf(state)), ran];
+    let told = "";
+    await (await ready()).run(
+      `import json as _json\nprint(_json.dumps(__import__("sched_labs.book.needs", fromlist=["*"]).needed(*_json.loads(${JSON.stringify(JSON.stringify(asked))}))))`,
+      (type, content) => { if (type === "stream") told += content.text; },
+    );
+    return JSON.parse(told).map((index) => states[index]);
   };
 
   const tools = document.querySelector(".sl-tools");
@@ -278,11 +308,11 @@
   for (const [place, chosen] of groups) {
     const heading = place.querySelector(":scope > h2");
     const name = heading.firstChild.textContent.trim();
-    const holder = element("p", { className: "sl-section" }, button("Run on this machine", `Run on this machine: ${name}`, () => begun(chosen)));
+    const holder = element("p", { className: "sl-section" }, button("Run on this machine", `Run on this machine: ${name}`, () => chosen));
     heading.after(holder);
   }
   for (const state of states) {
-    const one = button("Run", `Run this cell`, () => begun([state]));
+    const one = button("Run", `Run this cell`, () => [state]);
     one.classList.add("sl-cell");
     state.cell.querySelector(".cell_input").prepend(one);
   }
