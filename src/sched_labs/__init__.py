@@ -1,6 +1,13 @@
 """Live experiments on the Linux scheduler.
 
-    from sched_labs import context_switch, warmup, doctor
+    from sched_labs import doctor, judge, warmup
+    doctor()                                 # what this machine is, and what it can measure
+    result = warmup.sweep(profile="quick")   # an experiment; help(warmup.sweep) says what it takes
+    result.summary()                         # a table, units in the column names
+    result.plot()                            # its figure
+    judge(result)                            # what people say, held against this run
+
+`sched-labs list` in a terminal names every experiment.
 
 Rooms are imported when they are first used: pandas and matplotlib take longer to load than many experiments
 take to run, and a reader who asks for one thing should not wait for all of them.
