@@ -39,16 +39,17 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-@pytest.fixture
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine lock of this test's own: whatever else is measuring, the test need not wait.
+@pytest.fixture(scope="module")
+def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A machine lock of this module's own: whatever else is measuring, its tests need not wait.
 
     For tests that time how a run ends, and for runs whose numbers nobody looks at.
     """
-    place = tmp_path / "lock"
-    place.mkdir()
+    place = tmp_path_factory.mktemp("lock")
     place.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (place,))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lock, "_PLACES", (place,))
+        yield
 
 
 def run_book(*arguments: str, data: Path, timeout: float = 900) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_labs import lock
 from sched_labs.errors import ParameterError
 from sched_labs.experiments import attribution as experiment
 from sched_labs.experiments import find
@@ -20,12 +19,7 @@ HERE = runqlat.available()
 with_bpf = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HERE.why}")
 
 
-@pytest.fixture(autouse=True)
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (place,))
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def measured(**parameters: object) -> Result:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from sched_labs import figures, lock, workloads
+from sched_labs import figures, workloads
 from sched_labs.errors import ParameterError
 from sched_labs.experiments import bursts, find
 from sched_labs.result import Result
@@ -19,12 +18,8 @@ PARAMETERS = {"working_set_bytes": 256 * KIB, "line_bytes": 64}
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    place = tmp_path_factory.mktemp("bursts")
-    place.chmod(0o1777)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lock, "_PLACES", (place,))
-        return bursts.spacing(profile="tiny", save=False, progress=False)
+def live(own_lock: None) -> Result:
+    return bursts.spacing(profile="tiny", save=False, progress=False)
 
 
 def pattern(burst: int, rounds: float, extra: float, *, alone: float = 15_000.0) -> list[dict[str, Any]]:
@@ -115,10 +110,8 @@ def test_the_figure_compares_in_words(live: Result) -> None:
     ],
 )
 def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tmp_path.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
     monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
     with pytest.raises(ParameterError, match=said):
         find("bursts")(progress=False, save=False, **parameters)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from sched_labs import figures, lock, workloads
+from sched_labs import figures, workloads
 from sched_labs.errors import ParameterError, SchedLabError, WorkloadError
 from sched_labs.experiments import crowd, find
 from sched_labs.result import Result
 
-
-@pytest.fixture(autouse=True)
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tmp_path.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def made(*crowds: tuple[int, float], switches: int = 1000) -> Result:

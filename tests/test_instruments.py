@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_labs import lock, workloads
+from sched_labs import workloads
 from sched_labs.errors import ParameterError, WorkloadError
 from sched_labs.experiments import instruments as experiment
 from sched_labs.figures import instruments as figure
@@ -20,12 +20,7 @@ from sched_labs.result import Result, load
 CPU = max(os.sched_getaffinity(0))
 
 
-@pytest.fixture(autouse=True)
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (place,))
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def test_the_wake_up_probe_keeps_every_wake_up() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from claim_cases import Case, judged, without_a_case
 from test_experiments import documented_columns, gone
 
-from sched_labs import experiments, lock
+from sched_labs import experiments
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN, judge
 from sched_labs.claims.ipc import CLAIMS
 from sched_labs.errors import ParameterError
@@ -22,21 +21,11 @@ from sched_labs.result import Result, from_json
 Row = dict[str, Any]
 
 
-def own_lock(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Disturbed timing does not matter here, so nobody has to wait for anybody."""
-    place = folder / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    patch.setattr(lock, "_PLACES", (place,))
-
-
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        own_lock(tmp_path_factory.mktemp("ipc"), patch)
-        return ipc.causes(
-            profile="tiny", trials=3, switch_every_us=200, stream_bytes=1 << 20, save=False, progress=False
-        )
+def tiny(own_lock: None) -> Result:
+    return ipc.causes(
+        profile="tiny", trials=3, switch_every_us=200, stream_bytes=1 << 20, save=False, progress=False
+    )
 
 
 def test_it_is_found_by_name() -> None:
@@ -119,11 +108,8 @@ def test_counted_instructions_become_an_ipc() -> None:
     assert table["misses_per_line"].iloc[0] == 0.25
 
 
-def test_events_are_counted_in_the_victim_while_it_walks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_are_counted_in_the_victim_while_it_walks(own_lock: None) -> None:
     """With software events, because this machine may have no others."""
-    own_lock(tmp_path, monkeypatch)
     run = ipc.causes(
         profile="tiny", trials=1, switch_every_us=200, stream_bytes=1 << 20, set_bytes=1 << 16,
         events=["task-clock", "page-faults"], save=False, progress=False,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import cgroups, figures, lock
+from sched_labs import cgroups, figures
 from sched_labs.errors import ParameterError, PlacementError
 from sched_labs.experiments import nested
 from sched_labs.result import Result
@@ -18,10 +18,7 @@ from sched_labs.result import Result
 MS = 1_000_000
 
 
-@pytest.fixture(autouse=True)
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tmp_path.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def made(own_throttled: int = 1, outer_throttled: int = 9) -> Result:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_labs import lock
 from sched_labs.errors import ParameterError, ResultError
 from sched_labs.experiments import observer as experiment
 from sched_labs.experiments import peers
@@ -20,13 +19,7 @@ from sched_labs.figures import observer as figure
 from sched_labs.probes import channel, runqlat
 from sched_labs.result import Result, load
 
-
-@pytest.fixture(autouse=True)
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (place,))
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def test_observers_take_turns(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pandas as pd
 import pytest
 from test_experiments import documented_columns, gone
 
-from sched_labs import experiments, lock, policies, workloads
+from sched_labs import experiments, policies, workloads
 from sched_labs.claims import judge
 from sched_labs.errors import ParameterError
 from sched_labs.experiments import pool
@@ -24,19 +23,9 @@ from sched_labs.result import Result, from_json
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a pool needs two CPUs")
 
 
-def own_lock(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Disturbed timing does not matter here, so nobody has to wait for anybody."""
-    place = folder / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    patch.setattr(lock, "_PLACES", (place,))
-
-
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        own_lock(tmp_path_factory.mktemp("pool"), patch)
-        return pool.pinned(profile="tiny", save=False, progress=False)
+def tiny(own_lock: None) -> Result:
+    return pool.pinned(profile="tiny", save=False, progress=False)
 
 
 def test_it_is_found_by_name() -> None:
@@ -214,11 +203,10 @@ def test_waits_are_told_by_cause_where_the_probe_is(tiny: Result) -> None:
     assert table.groupby(pool.KEYS)["share"].sum().to_numpy() == pytest.approx(1)
 
 
-def test_without_privilege_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_privilege_it_says_what_is_missing(own_lock: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(tid: int, policy: policies.Policy) -> None:
         raise policies.PolicyError(f"Thread {tid} does not get {policy.label}", "not allowed", 1)
 
-    own_lock(tmp_path, monkeypatch)
     monkeypatch.setattr(policies, "apply", refuse)
     monkeypatch.setattr(runqlat, "available", lambda: Availability(False, "No probe here.", "Install it."))
     run = pool.pinned(profile="tiny", trials=1, hot_bytes=4096, save=False, progress=False)

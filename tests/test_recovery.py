@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import figures, lock, workloads
+from sched_labs import figures, workloads
 from sched_labs.errors import ParameterError
 from sched_labs.experiments import find, recovery
 from sched_labs.result import Result
@@ -19,12 +18,8 @@ READS = 256
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    place = tmp_path_factory.mktemp("recovery")
-    place.chmod(0o1777)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lock, "_PLACES", (place,))
-        return recovery.curve(profile="tiny", save=False, progress=False)
+def live(own_lock: None) -> Result:
+    return recovery.curve(profile="tiny", save=False, progress=False)
 
 
 def made(after: list[list[float]], alone: float = 1000.0, size: int = 64 * KIB, **machine: Any) -> Result:
@@ -147,10 +142,8 @@ def test_a_live_run_can_be_drawn(live: Result) -> None:
     ],
 )
 def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tmp_path.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
     monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
     with pytest.raises(ParameterError, match=said):
         find("recovery")(progress=False, save=False, **parameters)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_labs import lock
 from sched_labs.errors import ParameterError, ProbeError, ResultError
 from sched_labs.experiments import switchgraph as experiment
 from sched_labs.figures import switchgraph as figure
@@ -24,12 +23,7 @@ live = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HE
 CPU = max(os.sched_getaffinity(0))
 
 
-@pytest.fixture(autouse=True)
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (place,))
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import errno
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from test_experiments import documented_columns, gone
 
-from sched_labs import experiments, figures, lock, switches, workloads
+from sched_labs import experiments, figures, switches, workloads
 from sched_labs.claims import judge
 from sched_labs.errors import ParameterError, ProbeError, WorkloadError
 from sched_labs.experiments import (
@@ -36,15 +36,7 @@ KINDS += ["threads.memory", "threads.touch", "threads.creation"]
 KINDS += ["batching.sweep", "herd.wakeups", "timers.aligned", "connections.sweep"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def lock_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nobody waits for another run's end: disturbed timing does not matter here."""
-    place = tmp_path_factory.mktemp("lock") / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lock, "_PLACES", (place,))
-        yield
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from sched_labs import figures, lock, machine, workloads
+from sched_labs import figures, machine, workloads
 from sched_labs.errors import ParameterError, ResultError
 from sched_labs.experiments import find, memory, warmup
 from sched_labs.result import Result
@@ -16,10 +15,7 @@ from sched_labs.result import Result
 KIB, MIB = 1 << 10, 1 << 20
 
 
-@pytest.fixture(autouse=True)
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tmp_path.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def measured(**parameters: Any) -> Result:

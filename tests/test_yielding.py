@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import figures, lock, machine, workloads
+from sched_labs import figures, machine, workloads
 from sched_labs.errors import ParameterError, PlacementError
 from sched_labs.experiments import base, find, yielding
 from sched_labs.result import Result
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    place = tmp_path_factory.mktemp("yielding")
-    place.chmod(0o1777)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lock, "_PLACES", (place,))
-        return yielding.semantics(profile="tiny", save=False, progress=False)
+def live(own_lock: None) -> Result:
+    return yielding.semantics(profile="tiny", save=False, progress=False)
 
 
 def rows(
@@ -123,10 +118,8 @@ def test_the_figure_counts_in_words(live: Result) -> None:
     ],
 )
 def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tmp_path.chmod(0o1777)
-    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
     monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
     with pytest.raises(ParameterError, match=said):
         find("yielding")(progress=False, save=False, **parameters)
