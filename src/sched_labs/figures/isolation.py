@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from ..errors import ParameterError
@@ -36,12 +38,29 @@ WORDS = {
 }
 _COLUMNS = ("condition", "cpu_percent", "cpu_lo_percent", "cpu_hi_percent", "longest_gap_ns")
 
+_COLUMN = 84  # points from the bars to the end of the column beside them
+
 
 def frame(result: Drawable) -> pd.DataFrame:
     """What the figure shows, one row per condition: condition, cpu_percent, cpu_lo_percent, cpu_hi_percent,
     longest_gap_ns, as in the summary.  Raises ResultError when nothing was measured.
     """
     return columns(result.summary(), _COLUMNS, "The summary of this isolation")
+
+
+def _beside(ax: Axes, y: float, text: str, weight: str = "normal") -> None:
+    ax.annotate(
+        text,
+        (1, y),
+        xycoords=("axes fraction", "data"),
+        xytext=(_COLUMN, 0),  # points: a share of the width would move when the layout makes room
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        fontsize=style.SMALL,
+        weight=weight,
+        annotation_clip=False,
+    )
 
 
 @draws(KIND)
@@ -52,7 +71,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     table = frame(result)
     pale = None if recorded is None else frame(recorded).set_index("condition")
     with style.drawing():
-        drawing = canvas(80 + 44 * len(table) + 20 * (recorded is not None))
+        drawing = canvas(104 + 44 * len(table) + 20 * (recorded is not None))
         ax = drawing.add_subplot()
         for y, row in enumerate(each(table)):
             colour = style.OWN if row.condition == "alone" else style.RIVAL
@@ -72,16 +91,10 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
                     color=style.colour(style.RECORDED),
                     markeredgecolor=style.colour(style.PAPER),
                     zorder=4,
+                    clip_on=False,
                 )
-            ax.annotate(
-                axes.time_text(row.longest_gap_ns, 2) if row.longest_gap_ns > 0 else "none", (1.2, y),
-                xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=style.SMALL,
-                annotation_clip=False,
-            )  # fmt: skip
-        ax.annotate(
-            "longest gap", (1.2, -0.75), xycoords=("axes fraction", "data"), ha="right", va="center",
-            fontsize=style.SMALL, weight="bold", annotation_clip=False,
-        )  # fmt: skip
+            _beside(ax, y, axes.time_text(row.longest_gap_ns, 2) if row.longest_gap_ns > 0 else "none")
+        _beside(ax, -0.75, "longest gap", weight="bold")
         ax.set_xlim(0, 100)
         ax.set_ylim(len(table) - 0.4, -0.6)
         ax.set_yticks(range(len(table)), [WORDS.get(str(name), str(name)) for name in table["condition"]])
@@ -90,12 +103,22 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         ax.set_xlabel("of its CPU the thread had")
         ax.grid(visible=False, axis="y")
         ax.tick_params(axis="y", length=0)
+        handles: list[Any] = [
+            Patch(color=style.colour(style.OWN), label="the thread"),
+            Patch(color=style.colour(style.RIVAL), label="others, or nobody"),
+        ]
         if recorded is not None:
-            handle: Any = Line2D(
-                [], [], marker="D", linestyle="none", color=style.colour(style.RECORDED),
-                label=f"recorded: {machine_name(recorded.machine)}",
-            )  # fmt: skip
-            drawing.legend(handles=[handle], loc="outside upper left")
+            handles.append(
+                Line2D(
+                    [],
+                    [],
+                    marker="D",
+                    linestyle="none",
+                    color=style.colour(style.RECORDED),
+                    label=f"recorded: {machine_name(recorded.machine)}",
+                )
+            )
+        drawing.legend(handles=handles, loc="outside upper left", ncols=2)
     return Figure(
         drawing,
         KIND,
