@@ -193,6 +193,11 @@ def test_a_column_for_each_kernel(here: Result) -> None:
     assert (
         table["000-109", "5.10"] == claims_kernels.HOLDS and table["000-109", "6.12"] == claims_kernels.FAILS
     )
+    # How CFS treated a thread that wakes, and what it was called.
+    for claim in ("002-081", "002-017"):
+        assert [table[claim, name] for name in gallery.GALLERY] == [claims_kernels.HOLDS] * 2 + [
+            claims_kernels.FAILS
+        ] * 3
     # A knob that moved from sysctl to debugfs in 5.13, and what replaced rt_runtime in 6.12.
     assert [table["002-009", name] for name in ("5.10", "6.1")] == [
         claims_kernels.HOLDS,

@@ -127,6 +127,26 @@ def _slice_is_tick(known: Evidence) -> Verdict:
     )
 
 
+def _features(known: Evidence) -> set[str]:
+    """The switches of the scheduler that are on."""
+    return {word for word in str(known.fact("tunable.features")).split() if not word.startswith("NO_")}
+
+
+def _head_start(known: Evidence) -> Verdict:
+    on = _features(known)
+    found = [name for name in ("GENTLE_FAIR_SLEEPERS", "PLACE_LAG") if name in on]
+    if not found:
+        raise CannotTell("Neither of the two ways to place a thread is switched on.")
+    return _verdict(found[0] == "GENTLE_FAIR_SLEEPERS", f"{found[0]} is on.")
+
+
+def _wakeup_granularity(known: Evidence) -> Verdict:
+    limit = known.facts.get("tunable.wakeup_granularity_ns")
+    if limit is None and not known.eevdf:
+        raise CannotTell("This kernel does not tell its wakeup_granularity_ns.")
+    return _verdict(limit is not None, f"It is {limit:,} ns." if limit is not None else "It has none.")
+
+
 def _is_cfs(known: Evidence) -> Verdict:
     return _verdict(not known.eevdf, f"It has {known.fact('kernel.scheduler')}.")
 
@@ -222,6 +242,10 @@ CLAIMS = [
                 _must_wait),
     KernelClaim("002-016", "A thread that wakes waits for one time slice at most.", WAKEUP_ARTICLE,
                 _within_a_slice),
+    KernelClaim("002-081", "A thread that wakes gets a head start of half the target latency.",
+                WAKEUP_ARTICLE, _head_start),
+    KernelClaim("002-017", "Only who is behind by the wake-up granularity preempts when it wakes.",
+                WAKEUP_ARTICLE, _wakeup_granularity),
     KernelClaim("002-103", "EEVDF cuts the 99th percentile of wake-up latency by 30 % or more.",
                 WAKEUP_ARTICLE, _cuts_the_tail),
     KernelClaim("002-105", "sched_latency_ns and sched_min_granularity_ns still exist under EEVDF.",
