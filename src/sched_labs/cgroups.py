@@ -204,7 +204,10 @@ class Group:
             )
         path = f"{self.cpuset_path}/cpuset.cpus.partition"
         if self.version != "v2" or not files.exists(path):
-            raise PlacementError(f"{self.path} cannot be a partition.", "Partitions came with v2 and 5.0.")
+            raise PlacementError(
+                "Partitions came with cgroup v2 and Linux 5.0, and the cgroups here have none.",
+                "Boot a kernel that has them, with cgroup v2.",
+            )
         cpus = _read(f"{self.path}/cpuset.cpus")
         for folder in (self.path.rpartition("/")[0], self.path):
             if files.exists(f"{folder}/cpuset.cpus.exclusive"):
