@@ -381,7 +381,7 @@ def model_error(result: Result) -> pd.DataFrame:
                 "model_p99_ns": float(own.groupby("trial").latency_ns.quantile(0.99).median()),
                 "second_mode_ns": measured.second_mode_ns,
                 "model_second_mode_ns": mode,
-                "off_by_bars": BINS_PER_DOUBLING * np.log2(mode / measured.second_mode_ns),
+                "off_by_bars": np.rint(BINS_PER_DOUBLING * np.log2(mode / measured.second_mode_ns)),
             }
         )
     names = [
