@@ -104,6 +104,9 @@ zstd|unpacks packages of kernels, for their tests
 binutils|strips what the tests' kernels boot with
 linux-perf linux-tools-generic|perf, which the benchmarks compare with
 libbpf-tools|runqlat, which the benchmarks compare with
+libboost-context-dev|Boost's stack switch, which the benchmarks compare with
+libevent-dev|an event loop that the benchmarks compare with
+libuv1-dev|another event loop that the benchmarks compare with
 shellcheck|checks this script
 LIST
     fi
