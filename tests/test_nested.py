@@ -77,7 +77,7 @@ def test_the_limit_around_both_is_counted_by_the_group_around_them() -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"conditions": ["twins"]}, "conditions does not take"),
     ({"inner_us": 30_000}, "cpu.cfs_quota_us of v1 refuses it"),
-    ({"outer_us": 900}, "cpu.max takes a quota"),
+    ({"outer_us": 900}, "takes a quota of 1,000 µs or more, not 900"),
     ({"period_us": 500}, "takes a period from"),
     ({"trials": 0}, "trials start at 1"),
 ]

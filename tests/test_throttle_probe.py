@@ -21,7 +21,7 @@ from sched_labs.probes import channel, throttle
 from sched_labs.result import Result
 
 REQUEST = {
-    "probe": "throttle", "version": 2, "scope": "processes", "pids": [1], "duration_s": 1.0, "interval_s": 60,
+    "probe": "throttle", "version": 3, "scope": "processes", "pids": [1], "duration_s": 1.0, "interval_s": 60,
 }  # fmt: skip
 
 

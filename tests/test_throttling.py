@@ -359,7 +359,7 @@ WRONG: list[tuple[Experiment, dict[str, Any], str]] = [
     (quota.hog, {"periods_us": [2000], "shares_percent": [20]}, "a quota of 1,000 µs or more, not 400"),
     (quota.hog, {"trials": 0}, "trials start at 1"),
     (quota.threads, {"threads": [65]}, "from 1 to 64"),
-    (quota.threads, {"quota_us": 10}, "cpu.max takes a quota"),
+    (quota.threads, {"quota_us": 10}, "takes a quota of 1,000 µs or more, not 10"),
     (quota.threads, {"cpus": [4095]}, "CPU 4095 may not be used"),
     (service.latency, {"limits": ["hard"]}, "limits does not take"),
     (service.latency, {"neighbours": []}, "neighbours does not take"),

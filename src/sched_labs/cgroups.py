@@ -253,8 +253,14 @@ class Group:
         return f"{self.path}/{v2 if self.version == 'v2' else v1}"
 
 
-def check_limit(quota_us: int | None, period_us: int, burst_us: int, version: str = "v2") -> None:
-    """Raises ParameterError for a limit that no kernel takes, naming the file and its range."""
+def check_limit(quota_us: int | None, period_us: int, burst_us: int, version: str | None = None) -> None:
+    """Raises ParameterError for a limit that no kernel takes, naming the file and its range.
+
+    version   of control groups, whose files are named: v1 or v2; None: the one that steers the CPU here
+    """
+    if version is None:
+        here = hierarchy(Seen(), "cpu")
+        version = here.version if here else "v2"
     v2 = version == "v2"
     if not LEAST_US <= period_us <= LONGEST_PERIOD_US:
         raise ParameterError(
