@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from ..errors import ProbeError
 from ..machine import files
@@ -224,6 +224,34 @@ class Channel:
             return ProbeError(*_NO_RULE)
         last = said.splitlines()[-1] if said else f"it said nothing, status {status}"
         return ProbeError(f"The privileged helper ended unexpectedly ({last}).", FALLBACK)
+
+
+class Window:
+    """A loaded probe that counts from `start()` on.  Leaving the context takes it out of the kernel."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._started = False
+        self._channel = Channel(request)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._channel.close()
+
+    def start(self) -> None:
+        """Open the window; it is open when this returns.  Nothing that began before it counts."""
+        if self._started:
+            raise ProbeError("The measurement has been started already.", "Watch again for another one.")
+        self._channel.send("start")
+        self._channel.receive("started")
+        self._started = True
+
+    def _must_be_started(self) -> None:
+        if not self._started:
+            raise ProbeError("The measurement has not been started.", "Call start() first.")
 
 
 _NO_RULE = ("sudo does not let this user start the privileged helper without a password.", PROVISION)

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
-from ..errors import ParameterError, ProbeError
+from ..errors import ParameterError
 from .attribution import Attribution, attribution
-from .channel import Availability, Channel, available
+from .channel import Availability, Window, available
 from .waits import CAUSES, Waits, quantile_ns
 
 __all__ = ["Attribution", "Availability", "Waits", "Watch", "available", "quantile_ns", "watch"]
@@ -83,15 +82,14 @@ def watch(
     return Watch(request, float(duration_s), float(interval_s))
 
 
-class Watch:
+class Watch(Window):
     """The loaded probe. Leaving the context takes it out of the kernel, whatever happened."""
 
     def __init__(self, request: Mapping[str, Any], duration_s: float, interval_s: float) -> None:
         self._interval_s = interval_s
         self._by = str(request["by"])
-        self._started = False
         self._final: Waits | None = None
-        self._channel = Channel(
+        super().__init__(
             {
                 "probe": "runqlat",
                 "version": _VERSION,
@@ -100,14 +98,6 @@ class Watch:
                 "interval_s": interval_s,
             }
         )
-
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._channel.close()
 
     @property
     def load_s(self) -> float:
@@ -118,14 +108,6 @@ class Watch:
     def interrupts(self) -> list[str]:
         """The kinds of interrupts that an attribution can tell apart from whom they interrupt."""
         return list(self._channel.ready["interrupts"])
-
-    def start(self) -> None:
-        """Open the window; it is open when this returns. Waits that began before it do not count."""
-        if self._started:
-            raise ProbeError("The measurement has been started already.", "Watch again for another one.")
-        self._channel.send("start")
-        self._channel.receive("started")
-        self._started = True
 
     def __iter__(self) -> Iterator[Waits]:
         """What was counted so far, every `interval_s`, until the window closes. The last one is final."""
@@ -141,10 +123,6 @@ class Watch:
         while self._final is None:
             self._next()
         return self._final
-
-    def _must_be_started(self) -> None:
-        if not self._started:
-            raise ProbeError("The measurement has not been started.", "Call start() first.")
 
     def _next(self) -> Waits:
         record = self._channel.receive("counts", "end", timeout_s=self._interval_s + 15)

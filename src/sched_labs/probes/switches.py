@@ -15,11 +15,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ParameterError, ProbeError
-from .channel import Channel, available
+from ..errors import ParameterError
+from .channel import Window, available
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,14 +104,13 @@ def watch(pids: Sequence[int], duration_s: float, *, scope: str = "processes", s
     return Watch(wanted, float(duration_s), scope, stacks)
 
 
-class Watch:
+class Watch(Window):
     """The loaded probe.  Leaving the context takes it out of the kernel, whatever happened."""
 
     def __init__(self, pids: list[int], duration_s: float, scope: str, stacks: bool) -> None:
         self._duration_s = duration_s
-        self._started = False
         self._final: Switches | None = None
-        self._channel = Channel(
+        super().__init__(
             {
                 "probe": "switches",
                 "version": _VERSION,
@@ -123,22 +121,6 @@ class Watch:
                 "interval_s": 60,
             }
         )
-
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._channel.close()
-
-    def start(self) -> None:
-        """Open the window; it is open when this returns."""
-        if self._started:
-            raise ProbeError("The measurement has been started already.", "Watch again for another one.")
-        self._channel.send("start")
-        self._channel.receive("started")
-        self._started = True
 
     def wait(self) -> Switches:
         """Wait until the window closes by itself, and return what it counted."""
@@ -151,8 +133,7 @@ class Watch:
         return self._end(15.0)
 
     def _end(self, timeout_s: float) -> Switches:
-        if not self._started:
-            raise ProbeError("The measurement has not been started.", "Call start() first.")
+        self._must_be_started()
         while self._final is None:
             record = self._channel.receive("counts", "end", timeout_s=timeout_s)
             if record["record"] == "end":

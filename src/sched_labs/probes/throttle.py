@@ -20,11 +20,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ParameterError, ProbeError
-from .channel import Channel, available
+from ..errors import ParameterError
+from .channel import Window, available
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,11 +78,10 @@ def watch(pids: Sequence[int], duration_s: float) -> Watch:
     return Watch(wanted, float(duration_s))
 
 
-class Watch:
+class Watch(Window):
     """The loaded probe.  Leaving the context takes it out of the kernel, whatever happened."""
 
     def __init__(self, pids: list[int], duration_s: float) -> None:
-        self._started = False
         self._final: Throttled | None = None
         request: dict[str, Any] = {
             "probe": "throttle",
@@ -93,28 +91,11 @@ class Watch:
             "duration_s": duration_s,
             "interval_s": 60,
         }
-        self._channel = Channel(request)
-
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._channel.close()
-
-    def start(self) -> None:
-        """Open the window; it is open when this returns."""
-        if self._started:
-            raise ProbeError("The measurement has been started already.", "Watch again for another one.")
-        self._channel.send("start")
-        self._channel.receive("started")
-        self._started = True
+        super().__init__(request)
 
     def stop(self) -> Throttled:
         """Close the window, if it is still open, and return what it saw.  May be called again."""
-        if not self._started:
-            raise ProbeError("The measurement has not been started.", "Call start() first.")
+        self._must_be_started()
         if self._final is None:
             self._channel.send("stop")
         while self._final is None:
