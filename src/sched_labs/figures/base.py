@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
 
 from ..errors import ParameterError, ResultError
 from . import axes, style, svg
@@ -363,6 +364,15 @@ def dashed() -> dict[str, Any]:
         "linewidth": 1.8,
         "zorder": 2.9,
     }
+
+
+def also_in_legend(recorded: Drawable | None, predictions: Sequence[Prediction], **look: Any) -> list[Line2D]:
+    """What a legend adds for a recorded run, which looks so, and for predictions of times."""
+    handles = []
+    if recorded is not None:
+        name = f"recorded: {machine_name(recorded.machine)}"
+        handles.append(Line2D([], [], label=name, color=style.colour(style.RECORDED), **look))
+    return handles + [Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions)]
 
 
 def also_drawn(recorded: Drawable | None, predictions: Sequence[Prediction]) -> str:

@@ -19,13 +19,13 @@ from .base import (
     Figure,
     Prediction,
     also_drawn,
+    also_in_legend,
     canvas,
     columns,
     dashed,
     draws,
     each,
     listed,
-    machine_name,
     provenance,
     times_ns,
 )
@@ -165,11 +165,7 @@ def _handles(
         )
     if math.isfinite(floor):
         handles.append(Patch(color=style.colour(style.FLOOR), label="noise floor"))
-    if recorded is not None:
-        name = f"recorded: {machine_name(recorded.machine)}"
-        grey = style.colour(style.RECORDED)
-        handles.append(Line2D([], [], color=grey, marker="o", markersize=9, ls="none", label=name))
-    return [*handles, *(Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions))]
+    return handles + also_in_legend(recorded, predictions, marker="o", markersize=9, linestyle="none")
 
 
 def _caption(table: pd.DataFrame) -> str:

@@ -16,13 +16,13 @@ from .base import (
     Figure,
     Prediction,
     also_drawn,
+    also_in_legend,
     canvas,
     columns,
     dashed,
     draws,
     each,
     listed,
-    machine_name,
     provenance,
     times_ns,
 )
@@ -193,19 +193,7 @@ def _handles(recorded: Drawable | None, predictions: Sequence[Prediction]) -> li
         ),
         Line2D([], [], label="divided by counted switches", color=style.colour(style.DIRECT), marker="o"),
     ]
-    if recorded is not None:
-        handles.append(
-            Line2D(
-                [],
-                [],
-                label=f"recorded: {machine_name(recorded.machine)}",
-                color=style.colour(style.RECORDED),
-                marker="o",
-                markersize=9,
-                linestyle="none",
-            )
-        )
-    return [*handles, *(Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions))]
+    return handles + also_in_legend(recorded, predictions, marker="o", markersize=9, linestyle="none")
 
 
 def _caption(table: pd.DataFrame) -> str:

@@ -16,13 +16,13 @@ from .base import (
     Figure,
     Prediction,
     also_drawn,
+    also_in_legend,
     canvas,
     columns,
     dashed,
     draws,
     each,
     listed,
-    machine_name,
     provenance,
     times_ns,
 )
@@ -268,12 +268,7 @@ def _handles(
                 markerfacecolor=style.colour(style.PAPER),
             )
         )
-    if recorded is not None:
-        handles.append(
-            sample(f"recorded: {machine_name(recorded.machine)}", style.RECORDED, marker="o", markersize=9)
-        )
-    handles += [Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions)]
-    return handles
+    return handles + also_in_legend(recorded, predictions, marker="o", markersize=9, linestyle="none")
 
 
 def judged(table: pd.DataFrame) -> pd.DataFrame:

@@ -17,13 +17,13 @@ from .base import (
     Figure,
     Prediction,
     also_drawn,
+    also_in_legend,
     canvas,
     columns,
     dashed,
     draws,
     each,
     listed,
-    machine_name,
     provenance,
     times_ns,
 )
@@ -193,20 +193,7 @@ def _handles(
         for name, label in labels.items()
         if name in present
     ]
-    if recorded is not None:
-        handles.append(
-            Line2D(
-                [],
-                [],
-                label=f"recorded: {machine_name(recorded.machine)}",
-                color=style.colour(style.RECORDED),
-                marker="o",
-                markersize=9,
-                linestyle="none",
-            )
-        )
-    handles += [Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions)]
-    return handles
+    return handles + also_in_legend(recorded, predictions, marker="o", markersize=9, linestyle="none")
 
 
 def _caption(table: pd.DataFrame) -> str:

@@ -16,6 +16,7 @@ from .base import (
     Figure,
     Prediction,
     also_drawn,
+    also_in_legend,
     canvas,
     columns,
     dashed,
@@ -23,7 +24,6 @@ from .base import (
     each,
     highest,
     listed,
-    machine_name,
     provenance,
     times_ns,
 )
@@ -170,10 +170,7 @@ def _handles(
         handles.append(
             Line2D([], [], color=warm, marker="o", mfc=paper, markeredgewidth=1.6, ls="none", label=text)
         )
-    if recorded is not None:
-        name = f"recorded: {machine_name(recorded.machine)}"
-        handles.append(Line2D([], [], color=style.colour(style.RECORDED), label=name))
-    return [*handles, *(Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions))]
+    return handles + also_in_legend(recorded, predictions)
 
 
 def _caption(table: pd.DataFrame) -> str:

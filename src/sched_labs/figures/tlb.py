@@ -19,6 +19,7 @@ from .base import (
     Figure,
     Prediction,
     also_drawn,
+    also_in_legend,
     canvas,
     columns,
     dashed,
@@ -26,7 +27,6 @@ from .base import (
     each,
     highest,
     listed,
-    machine_name,
     provenance,
     times_ns,
 )
@@ -104,10 +104,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         handles = [*_lines(ax, table), *_floor(ax, table)]
         for _, ns in times_ns(predictions):
             ax.axhline(ns, **dashed())
-        if recorded is not None:
-            name = f"recorded: {machine_name(recorded.machine)}"
-            handles.append(Line2D([], [], color=style.colour(style.RECORDED), label=name))
-        handles += [Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions)]
+        handles += also_in_legend(recorded, predictions)
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
         ax.set_xlabel("pages, one load from each")
         ax.set_ylabel("longer than after no switch")
