@@ -53,6 +53,7 @@ def test_what_the_baseline_does_not_rule_out_may_be(capsys, value, baseline, sai
         ((50, 40, 60), 70, "It may be noise"),
         ((50, -10, 110), 20, "It may be noise"),  # the interval holds zero
         ((-50, -60, -40), 20, "It is not noise"),  # less is a difference, too
+        ((50, 40, 60), float("inf"), "It may be noise: there were too few trials to tell."),
     ],
 )
 def test_noise_is_judged_as_in_the_figures(capsys, value, floor, said):

@@ -57,7 +57,7 @@ def defend(
 
     middle, *ends = (float(number) for number in value)
     if not math.isfinite(middle):
-        _say(f"{what}: this run has no number for it. Its notes say why.")
+        _say(f"{what}: this run has no number for it; its notes may say why.")
         return
     interval = f" [{text(ends[0])} to {text(ends[1])}]" if ends else ""
     lines = [f"{what} {text(middle)}{interval}.", f"Measured: {measured}."]
@@ -66,9 +66,12 @@ def defend(
         lines.append(f"It {'is not' if clear else 'may be'} {instead}.")
     if floor is not None:
         clear = seen(Interval(middle, *ends), floor)
-        lines.append(
-            f"It {'is not' if clear else 'may be'} noise: the same against itself differs by {text(floor)}."
+        noise = (
+            f"the same against itself differs by {text(floor)}"
+            if math.isfinite(floor)
+            else "there were too few trials to tell"
         )
+        lines.append(f"It {'is not' if clear else 'may be'} noise: {noise}.")
     if result.flags:
         lines.append("This run is flagged: read its notes before you quote the number.")
     _say(*lines)
