@@ -17,15 +17,16 @@ def elsewhere(duration_ms: int = 1000) -> dict[str, dict[str, int]]:
     """Three threads that never sleep, on one CPU of two, in three situations.
 
     bound    they may use only this CPU; the other one is idle
-    busy     they may use both; a thread that never sleeps is bound to the other
+    busy     they may use both; a thread of another program that never sleeps is bound to each
     widened  bound, and allowed on the other, idle CPU for moments in the middle of their waits
 
     Returns for each: waits; could, those that began while an allowed CPU was idle; later, the others during
     which one was; parts_differ_ns, by which the parts of the waits miss their sum (0).
     """
     found = {}
-    with start("burn", _words(1, 4 * duration_ms + 4000), deadline_s=_deadline_s(duration_ms)) as other:
-        _allow(other.tids, {THERE})
+    with start("burn", _words(2, 4 * duration_ms + 4000), deadline_s=_deadline_s(duration_ms)) as other:
+        for tid, cpu in zip(other.tids, (HERE, THERE), strict=True):
+            _allow([tid], {cpu})
         with start("burn", _words(3, duration_ms), deadline_s=_deadline_s(duration_ms)) as ours:
             _allow([ours.pid, *ours.tids], {HERE, THERE})
             with runqlat.watch([ours.pid], _deadline_s(duration_ms), attribution=True) as probe:
