@@ -23,7 +23,7 @@ from sched_labs.probes import channel
 
 PROVISION = REPOSITORY / "scripts/provision.sh"
 REQUEST = {
-    "probe": "groups", "version": 2, "scope": "processes", "pids": [1], "duration_s": 1, "interval_s": 60,
+    "probe": "groups", "version": 3, "scope": "processes", "pids": [1], "duration_s": 1, "interval_s": 60,
 }  # fmt: skip
 
 CLIENT = """

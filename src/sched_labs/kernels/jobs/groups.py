@@ -112,12 +112,17 @@ def _as_user(uid: int = 1000) -> list[str]:
         said = pipe.read()
     os.waitpid(child, 0)
     left = [path.name for path in own.iterdir() if path.is_dir()]
-    end = time.monotonic() + 30
-    while (scope / "cgroup.procs").read_text() and time.monotonic() < end:
-        time.sleep(0.05)  # the guard of a program that ended without a word looks once more
+    _wait_until_empty(scope)
     scope.rmdir()
     own.rmdir()
     return [said, *left]
+
+
+def _wait_until_empty(folder: Path) -> None:
+    """The guard of a program that ended without a word looks once more."""
+    end = time.monotonic() + 30
+    while (folder / "cgroup.procs").read_text() and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 def _lent(helper: str, uid: int = 1000) -> dict[str, Any]:
@@ -125,27 +130,43 @@ def _lent(helper: str, uid: int = 1000) -> dict[str, Any]:
 
     What the user's program saw, and what was left when it had ended.
     """
+    (_ROOT / "cgroup.subtree_control").write_text("+cpu")
     before = (_ROOT / "cgroup.subtree_control").read_text().split()
+    slice_ = _ROOT / "user.slice"
+    session = slice_ / "session"
+    for folder in (slice_, session):
+        folder.mkdir()
+    (slice_ / "cpu.max").write_text("50000 100000")
     lender = _load(helper)
     ours, theirs = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
+        (session / "cgroup.procs").write_text(str(os.getpid()))
+        os.write(ours[1], b".")
         os.setgid(uid)
         os.setuid(uid)
         os.read(theirs[0], 1)  # until the group is lent
         os.write(ours[1], json.dumps(_borrow()).encode())
         os._exit(0)
+    os.read(ours[0], 1)  # it is in its session
     caller = lender.Caller({})
     caller.uid = caller.gid = uid
     loan = lender.Loan(caller, child)
     folder = Path(loan.lent[0][1])
-    lent = {"folder": str(folder), "lent_to": [folder.stat().st_uid, (folder / "cpu.max").stat().st_uid]}
+    lent: dict[str, Any] = {
+        "folder": str(folder),
+        "lent_to": [folder.stat().st_uid, (folder / "cpu.max").stat().st_uid],
+    }
     os.write(theirs[1], b".")
     said: dict[str, Any] = json.loads(os.read(ours[0], 1 << 16))
     os.waitpid(child, 0)
     loan.end()
-    left = [str(path) for path in _ROOT.glob("sched-labs*")]
+    left = [str(path) for path in _ROOT.glob("**/sched-labs*")]
     after = (_ROOT / "cgroup.subtree_control").read_text().split()
+    lent["switched_off"] = not (slice_ / "cgroup.subtree_control").read_text().split()
+    _wait_until_empty(session)
+    session.rmdir()
+    slice_.rmdir()
     return lent | said | {"left": left, "switched_on": [before, after]}
 
 
