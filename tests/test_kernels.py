@@ -664,16 +664,16 @@ def test_an_unknown_job_names_those_there_are() -> None:
 
 
 FAKE = """#!{python}
-import re, socket, sys, time
+import re, sys, time
 sys.path.insert(0, {source!r})
 if "--version" in sys.argv:
     print("QEMU emulator version 9.9 (a fake)"); sys.exit()
 from sched_labs.kernels import wire
-fds = [int(n) for n in re.findall(r"socket,id=\\w+,fd=(\\d+)", " ".join(sys.argv))]
-console, answers = (socket.socket(fileno=fd) for fd in fds)
-said = console.send
-def up(): answers.send(wire.encode("up", {{"release": "6.1", "version": "#1", "uptime_s": 1.0}}))
-def end(status=0): answers.send(wire.encode("end", {{"status": status}}))
+places = re.findall(r"file,id=\\w+,path=(\\S+)", " ".join(sys.argv))
+console, answers = (open(place, "wb", buffering=0) for place in places)
+said = console.write
+def up(): answers.write(wire.encode("up", {{"release": "6.1", "version": "#1", "uptime_s": 1.0}}))
+def end(status=0): answers.write(wire.encode("end", {{"status": status}}))
 with open({log!r}, "a") as log: log.write("boot\\n")
 boots = len(open({log!r}).read().split())
 {body}
@@ -707,7 +707,7 @@ def _boots(fake: object) -> int:
 
 
 def test_an_answer_comes_through(fake: object) -> None:
-    boot, retries = fake("up(); answers.send(wire.encode('result', {'x': 1})); end(); time.sleep(60)")  # type: ignore[operator]
+    boot, retries = fake("up(); answers.write(wire.encode('result', {'x': 1})); end(); time.sleep(60)")  # type: ignore[operator]
     assert boot.result == {"x": 1}
     assert boot.up["release"] == "6.1"
     assert retries == 0
@@ -726,7 +726,7 @@ def test_an_answer_comes_through(fake: object) -> None:
 def test_a_broken_guest_is_started_once_more(fake: object, words: str) -> None:
     boot, retries = fake(  # type: ignore[operator]
         f"if boots == 1: said({('[    1.0] ' + words + chr(10)).encode()!r}); time.sleep(60)\n"
-        "up(); answers.send(wire.encode('result', 7)); end(); time.sleep(60)"
+        "up(); answers.write(wire.encode('result', 7)); end(); time.sleep(60)"
     )
     assert (boot.result, retries) == (7, 1)
 
@@ -746,14 +746,22 @@ def test_a_guest_that_breaks_twice_is_reported_with_its_last_words(fake: object)
 def test_an_oops_after_the_first_words_spoils_the_answer(fake: object) -> None:
     body = (
         "up(); said(b'Oops: 0002 [#1] SMP\\n'); time.sleep(0.5);"
-        "answers.send(wire.encode('result', 1)); end(); time.sleep(60)"
+        "answers.write(wire.encode('result', 1)); end(); time.sleep(60)"
     )
     with pytest.raises(GuestError, match="Oops"):
         fake(body)  # type: ignore[operator]
 
 
+def test_a_long_answer_waits_for_nobody(fake: object) -> None:
+    """Byte by byte, as a serial port sends it, and faster than anybody reads."""
+    body = "up()\nfor byte in wire.encode('result', list(range(20_000))): answers.write(bytes([byte]))\nend()"
+    boot, retries = fake(body)  # type: ignore[operator]
+    assert boot.result == list(range(20_000))
+    assert retries == 0
+
+
 def test_half_a_message_is_no_answer(fake: object) -> None:
-    body = "up(); answers.send(wire.encode('result', list(range(99)))[:40] + b'\\n'); time.sleep(60)"
+    body = "up(); answers.write(wire.encode('result', list(range(99)))[:40] + b'\\n'); time.sleep(60)"
     with pytest.raises(GuestError, match="half a message"):
         fake(body)  # type: ignore[operator]
     assert _boots(fake) == 2
@@ -791,8 +799,8 @@ def test_qemus_own_refusal_is_passed_on(fake: object) -> None:
 def test_progress_is_passed_on(fake: object, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, float | None]] = []
     body = (
-        'up(); answers.send(b\'{"experiment": "x", "done": 1, "total": 2, "label": "half"}\\n\');'
-        "answers.send(wire.encode('result', 1)); end(); time.sleep(60)"
+        'up(); answers.write(b\'{"experiment": "x", "done": 1, "total": 2, "label": "half"}\\n\');'
+        "answers.write(wire.encode('result', 1)); end(); time.sleep(60)"
     )
     monkeypatch.setattr(runner, "_boot", lambda *a: (qemu.boot(*a[:3], lambda t, s: told.append((t, s))), 0))
     fake(body)  # type: ignore[operator]

@@ -1,7 +1,7 @@
 """A guest under QEMU: its command line, and one boot from start to answer.
 
-Nothing is written to disk: the initramfs is a file in memory, console and answers come through socket pairs,
-and QEMU is killed as soon as the answer is complete, and by the kernel when this process dies.
+Nothing is written to disk: the initramfs, the console and the answers are files in memory, and QEMU is killed
+as soon as the answer is complete, and by the kernel when this process dies.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import selectors
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -33,6 +31,7 @@ _BROKEN = re.compile(
     rb"BUG: (?:unable to handle|kernel NULL pointer)[^\r\n]*"
 )
 _CONSOLE_KEPT = 64 * 1024
+_LOOK_EVERY_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ def topology(guest: Guest) -> list[str]:
 
 
 def command(guest: Guest, initrd: str, console: int, answers: int) -> list[str]:
-    """QEMU's command line; console and answers are descriptors of sockets it inherits."""
+    """QEMU's command line; console and answers are descriptors of files it inherits."""
     board = BOARDS[guest.architecture]
     if guest.timing == VM_KVM:
         timing = ["-accel", "kvm", "-cpu", "host", *topology(guest)]
@@ -145,9 +144,10 @@ def command(guest: Guest, initrd: str, console: int, answers: int) -> list[str]:
         # One instruction is one virtual nanosecond; the clock stands on its own, and idle time is skipped.
         timing = ["-accel", "tcg,thread=single", "-cpu", _emulated_cpu(guest), "-smp", "1"]
         timing += ["-icount", "shift=0,align=off,sleep=off", "-rtc", "base=2026-01-01,clock=vm", "-seed", "1"]
-    lines = ["-chardev", f"socket,id=console,fd={console}", "-serial", "chardev:console"]
-    if board.separate_port:
-        lines += ["-chardev", f"socket,id=answers,fd={answers}", "-serial", "chardev:answers"]
+    files = {"console": console} | ({"answers": answers} if board.separate_port else {})
+    lines = []
+    for name, descriptor in files.items():
+        lines += ["-chardev", f"file,id={name},path=/proc/self/fd/{descriptor}", "-serial", f"chardev:{name}"]
     return [
         program(guest.architecture), "-machine", board.machine, *timing, "-m", f"{guest.memory_mib}M",
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -189,28 +189,30 @@ class Boot:
 
 
 class _Line:
-    """One socket to the guest: text that came, line by line."""
+    """What the guest writes to one serial port, line by line.
 
-    def __init__(self) -> None:
-        self.mine, self.qemus = socket.socketpair()
-        self.mine.setblocking(False)
+    A file in memory, not a socket or a pipe: those fill up where this process is slow to read, and the guest
+    then sees its port accept a byte later, or never.  Deterministic runs would no longer be equal, and on a
+    busy machine answers were lost.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.file = os.memfd_create(name)
         self.text = b""
+        self._read = 0
 
-    def read(self) -> bool:
-        """More text; False at the end."""
-        with contextlib.suppress(BlockingIOError):
-            piece = self.mine.recv(1 << 20)
+    def read(self) -> None:
+        """Takes what is new."""
+        while piece := os.pread(self.file, 1 << 20, self._read):
+            self._read += len(piece)
             self.text += piece
-            return bool(piece)
-        return True
 
     def lines(self) -> Iterator[bytes]:
         *whole, self.text = self.text.split(b"\n")
         yield from whole
 
     def close(self) -> None:
-        self.mine.close()
-        self.qemus.close()
+        os.close(self.file)
 
 
 def boot(
@@ -222,7 +224,7 @@ def boot(
     QemuError when QEMU itself refused.  Whatever happens, QEMU is gone afterwards.
     """
     started = time.monotonic()
-    console, answers = _Line(), _Line()
+    console, answers = _Line("console"), _Line("answers")
     with contextlib.ExitStack() as undo:
         undo.callback(console.close)
         undo.callback(answers.close)
@@ -231,7 +233,7 @@ def boot(
         for part in initramfs:
             os.write(initrd, part)
         complaint = undo.enter_context(tempfile.TemporaryFile())
-        keep = [initrd, console.qemus.fileno(), answers.qemus.fileno()]
+        keep = [initrd, console.file, answers.file]
         words = command(guest, f"/proc/self/fd/{initrd}", keep[1], keep[2])
         # setpriv: the kernel kills QEMU when this process dies, even by SIGKILL.
         qemu = subprocess.Popen(
@@ -240,8 +242,6 @@ def boot(
             start_new_session=True, env={"PATH": os.environ.get("PATH", os.defpath), MARKER: owner_mark()},
         )  # fmt: skip
         undo.callback(_end, qemu)
-        console.qemus.close()
-        answers.qemus.close()
         return _listen(guest, qemu, console, answers, started, deadline_s, progress, complaint)
 
 
@@ -261,45 +261,43 @@ def _listen(
     boot_by = started + min(deadline_s, BOOT_DEADLINE_S[guest.timing])
     seen = b""
     progress("booting", None)
-    with selectors.DefaultSelector() as waiting:
+    running = True
+    while running:
+        now = time.monotonic()
+        until = started + deadline_s if got.up else boot_by
+        if now >= until:
+            doing = "was still working on its job" if got.up else "had not come up"
+            raise GuestError(
+                f"The guest {doing} after {now - started:.0f} s.",
+                "Allow more time (deadline_s), or close what else keeps this machine busy.",
+                _tail(seen),
+                again=not got.up and now < started + deadline_s,
+            )
+        running = qemu.poll() is None  # asked first: what it wrote before its end is read below
+        console.read()
+        answers.read()
+        if not shared:
+            seen, console.text = (seen + console.text)[-_CONSOLE_KEPT:], b""
+            if _BROKEN.search(seen):
+                _let_it_finish(console)
+                raise _broken(seen + console.text)
         for line in (console, answers):
-            waiting.register(line.mine, selectors.EVENT_READ, line)
-        while waiting.get_map():
-            now = time.monotonic()
-            until = started + deadline_s if got.up else boot_by
-            if now >= until:
-                doing = "was still working on its job" if got.up else "had not come up"
-                raise GuestError(
-                    f"The guest {doing} after {now - started:.0f} s.",
-                    "Allow more time (deadline_s), or close what else keeps this machine busy.",
-                    _tail(seen),
-                    again=not got.up and now < started + deadline_s,
-                )
-            for key, _ in waiting.select(until - now):
-                line = key.data
-                if not line.read():
-                    waiting.unregister(line.mine)
-                if line is console:
-                    if not shared:
-                        seen, console.text = (seen + console.text)[-_CONSOLE_KEPT:], b""
-                    if _BROKEN.search(seen):
-                        _let_it_finish(console)
-                        raise _broken(seen + console.text)
-                for text in line.lines() if line is answers or shared else ():
-                    message = wire.decode(text)
-                    told = wire.decode_progress(text) if message is None else None
-                    if told:
-                        progress(*told)
-                    elif message is None:
-                        seen += text + b"\n"
-                        if line is answers:
-                            raise GuestError("The guest sent half a message.", "Run it again.", _tail(seen))
-                        if _BROKEN.search(text):
-                            raise _broken(seen)
-                    elif _take(got, message, started, progress):
-                        got.duration_s = time.monotonic() - started
-                        return got
-    qemu.wait()
+            for text in line.lines() if line is answers or shared else ():
+                message = wire.decode(text)
+                told = wire.decode_progress(text) if message is None else None
+                if told:
+                    progress(*told)
+                elif message is None:
+                    seen += text + b"\n"
+                    if line is answers:
+                        raise GuestError("The guest sent half a message.", "Run it again.", _tail(seen))
+                    if _BROKEN.search(text):
+                        raise _broken(seen)
+                elif _take(got, message, started, progress):
+                    got.duration_s = time.monotonic() - started
+                    return got
+        if running:
+            time.sleep(_LOOK_EVERY_S)
     complaint.seek(0)
     said = complaint.read().decode(errors="replace").strip()
     if qemu.returncode and not got.up and not seen.strip():
@@ -332,11 +330,8 @@ def _take(
 
 def _let_it_finish(console: _Line) -> None:
     """A kernel that breaks prints for a while; its last words help."""
-    until = time.monotonic() + 1.0
-    while time.monotonic() < until:
-        time.sleep(0.05)
-        if not console.read():
-            return
+    time.sleep(1.0)
+    console.read()
 
 
 def _broken(console: bytes) -> GuestError:
