@@ -4,7 +4,9 @@
     python tests/kernels/deterministic.py 6.1 7.2  # only these
 
 An answer is a function of its key: the kernel's package, QEMU, the guest's command line and its initramfs.
-With the same key it must be equal to the digit.
+With the same key it must be equal to the digit, on a machine that lets QEMU run.
+Where QEMU's threads had to wait for a CPU, some answers came out with other digits (seen with four runnable
+threads per CPU; the emulator's main loop and its CPU's thread are two, and who is first then shows).
 With another one there is nothing to compare, and only relations are tested.
 """
 
@@ -55,6 +57,15 @@ def difference(answer: Any) -> str:
     return ""
 
 
+def check_equal(answer: Any, expected: Any) -> None:
+    """Equal to the digit; skips where it is not, on a machine that kept QEMU waiting."""
+    if answer.value != expected and answer.starved:
+        pytest.skip(
+            "other digits, and QEMU had to wait for a CPU of this busy machine: compare on an idle one"
+        )
+    assert answer.value == expected
+
+
 def late(answer: Any, share: float) -> int:
     """A quantile of the lateness, in virtual ns."""
     values = sorted(answer.value["late_ns"])
@@ -86,6 +97,7 @@ def main() -> None:
     for name in sys.argv[1:] or kernels.gallery():
         answer = run(name)
         check_relations(answer)
+        assert not answer.starved, "this machine is too busy to record on: QEMU had to wait for a CPU"
         (FOLDER / f"{JOB}-{name}.json").write_text(as_text(answer))
         print(
             f"{name}: p50 {late(answer, 0.5)}, p99 {late(answer, 0.99)} virtual ns, {answer.duration_s:.1f} s"

@@ -186,6 +186,7 @@ class Boot:
     up: dict[str, Any] = field(default_factory=dict)
     boot_s: float = 0.0
     duration_s: float = 0.0
+    waited_s: float = 0.0  # how long QEMU's threads stood ready without a CPU of this machine
 
 
 class _Line:
@@ -295,6 +296,7 @@ def _listen(
                         raise _broken(seen)
                 elif _take(got, message, started, progress):
                     got.duration_s = time.monotonic() - started
+                    got.waited_s = _waited_s(qemu.pid)
                     return got
         if running:
             time.sleep(_LOOK_EVERY_S)
@@ -326,6 +328,15 @@ def _take(
             )
         return True
     return False
+
+
+def _waited_s(pid: int) -> float:
+    """Run delay of all threads of a process, in s, by their schedstat; 0 where that is not counted."""
+    waited_ns = 0
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):
+            waited_ns += int(path.read_text().split()[1])
+    return waited_ns / 1e9
 
 
 def _let_it_finish(console: _Line) -> None:

@@ -41,9 +41,7 @@ class Report:
         lines = [f"{'ok     ' if right else 'missing'}  {text}" for right, text in self.findings]
         lines += [f"note     {text}" for text in (*self.remarks, *self.doubts)]
         if self.doubts and not self.passed:
-            lines.append(
-                "note     What is missing may be due to that: check again on a quiet machine."
-            )
+            lines.append("note     What is missing may be due to that: check again on a quiet machine.")
         verdict = "passed" if self.passed else "not yet"
         return "\n".join([*lines, f"{self.lab}: {verdict} (seed {self.seed})"])
 
