@@ -89,7 +89,7 @@ def test_every_case_has_its_trials_and_its_requests(tiny: Result) -> None:
     assert (data["requests"] == data["sent"]).all()
     assert data.groupby("owner")["requests"].agg(["min", "max"]).to_numpy().tolist() == [
         [75, 75],
-        [1200, 1200],
+        [160, 160],
     ]
     assert (data["p50_ns"] <= data["p99_ns"]).all() and (data["p99_ns"] <= data["max_ns"]).all()
     assert not (data["wait_max_ns"] < 0).any()

@@ -156,7 +156,7 @@ def pinned(
     workers: int = 4,
     cpus: int = 2,
     hot_bytes: int | None = None,
-    thread_period_us: int = 200,
+    thread_period_us: int = 1500,
     request_period_us: int = 800,
     short_us: int = SHORT_US,
     long_us: int = LONG_US,
@@ -177,6 +177,8 @@ def pinned(
                 128 KiB, so that a CPU keeps the data of all workers near
     thread_period_us, request_period_us   from one request to the next, of each worker where the data are the
                 thread's and of the whole pool where they are the request's, on a schedule of absolute times
+                (by default so far apart that the intruder seldom finds a thread's worker at work: one that it
+                catches waits for the load balancer, free or not)
     short_us, long_us   how long the intruder has the CPU at a time; its pauses are nine times as long
     duration_s  of a trial
     trials      of each case; in each, the order of the placements turns round
@@ -194,7 +196,7 @@ def pinned(
     the long intruder, which is not in the data because the probe would be in its times.
     """
     survey = machine.survey()
-    duration_s = run.choose(tiny=0.06, quick=0.16, full=1.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.06, quick=0.32, full=1.0) if duration_s is None else duration_s
     trials = run.choose(tiny=2, quick=5, full=9) if trials is None else trials
     hot = _hot(survey) if hot_bytes is None else hot_bytes
     periods_us = {"thread": thread_period_us, "request": request_period_us}
