@@ -1032,6 +1032,7 @@ def test_a_figure_of_nanoseconds_refuses_an_emulated_machine() -> None:
     ("caption", "refused"),
     [
         ("A switch costs under 1 ms, a hand-over 3.17 ms, 334 times as much.", True),
+        ("Warming up costs 1.43 ms, 472 times the switch itself (under 1 ms).", True),
         ("A stint lasts 1.8 ms, a wait 19 ms, 11 times as long.", False),
         ("Half of the waits are under 1 ms, one in a hundred takes 12 ms.", False),
         ("Half of the waits are under 1 ms, the others too.", True),

@@ -258,7 +258,7 @@ def _refuse_short_times(figure: Figure) -> None:
     long = len(re.findall(r"\d m?s\b", said))
     short = figure.caption.count(axes.TOO_SHORT)
     # How many times as long as a time too short to tell is as little known as that time.
-    if short > long or (short and "times as" in said):
+    if short > long or (short and re.search(r"\d times\b", said)):
         raise ResultError(
             "This figure is about times under a millisecond, and of those an emulated machine says nothing.",
             "Run it with timing='deterministic' for virtual time, or on this machine, without kernel=; "
