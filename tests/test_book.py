@@ -138,6 +138,7 @@ def test_the_book_builds_without_a_network(book: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from sched_labs import claims, claims_kernels
 from sched_labs.book import command, generated
 from sched_labs.book.chapters import Chapter, Checkout, checkout
 from sched_labs.errors import SchedLabError
-from sched_labs.result import Result
+from sched_labs.result import Result, recorded
 
 FRONT = sorted((ROOT / "book").glob("*.md"))
 
@@ -115,6 +116,21 @@ def test_verdicts_come_from_the_newest_run_the_recorded_one_or_nobody(
     assert text.index("one.here") < text.index("one.recorded") < text.index("Not judged here")
     assert "| About one.nowhere. | nobody | Nobody has run its experiment. |" in text
     assert text.count("for a reason") == 2
+
+
+def test_a_saved_run_with_other_columns_gives_way_to_the_recorded_one(
+    book: tuple[Checkout, list[Chapter]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    held = recorded("bursts.spacing")
+    assert held
+    old = dataclasses.replace(held, data=held.data.rename(columns={"trial": "run"}))
+    monkeypatch.setattr(claims, "CLAIMS", [claim for claim in claims.CLAIMS if claim.kind == held.kind])
+    monkeypatch.setattr("sched_labs.result.latest", lambda kind: old)
+    text = generated.fill("<!-- sched-labs: verdicts -->", generated.Material(*book))
+    assert "Recorded on another machine" in text and "Measured here" not in text
+    assert "measure it again" in capsys.readouterr().out
 
 
 def test_a_check_that_breaks_is_named_and_costs_no_other_verdict(

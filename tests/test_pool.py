@@ -168,7 +168,8 @@ def test_the_intruder_came_where_it_was_asked_for(tiny: Result) -> None:
     stall_ns = 1000 * busy["intruder"].map(tiny.parameters["stall_us"])
     assert (busy["stalled_cpu_ns"] > 0).all()
     if tiny.parameters["intruder_policy"] == "FIFO":  # nobody takes its CPU away, but a hypervisor may
-        assert (busy["stalled_cpu_ns"] < 2 * stall_ns * busy["stalls"]).all()
+        # Interrupts on that CPU are in its time as well.
+        assert (busy["stalled_cpu_ns"] < 4 * stall_ns * busy["stalls"]).all()
 
 
 def test_its_summary_has_the_documented_columns(tiny: Result) -> None:

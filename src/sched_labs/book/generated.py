@@ -15,13 +15,16 @@ from datetime import datetime
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml  # type: ignore[import-untyped]
 
 from ..errors import ResultError, SchedLabError
 from . import lab_pages
 from .chapters import Chapter, Checkout
+
+if TYPE_CHECKING:
+    from ..result import Result
 
 _MARKER = re.compile(r"<!-- sched-labs: ([a-z]+) -->")
 _WORDS_PER_MINUTE = 180  # technical prose; code counts as prose
@@ -216,7 +219,7 @@ def _verdicts(made_from: Material) -> str:
         claims = [claim for claim in CLAIMS if claim.kind == kind]
         try:
             result, whose = latest(kind), "Measured here"
-            if result is None:
+            if result is None or not _summarises(result):
                 result, whose = recorded(kind), "Recorded on another machine"
         except ResultError as error:
             without += [(claim.text, claim.source, error.what) for claim in claims]
@@ -238,6 +241,16 @@ def _verdicts(made_from: Material) -> str:
     if without:
         found += ["### Not judged here", _table(("people say", "source", "why not"), without)]
     return "\n\n".join(found)
+
+
+def _summarises(mine: Result) -> bool:
+    """Whether this library can read the rows of a run that an earlier one of this reader's may have saved."""
+    try:
+        mine.summary()
+    except Exception:  # whatever other columns lead to
+        print(f"    the saved {mine.kind} of {mine.recorded_at} has other columns: measure it again")
+        return False
+    return True
 
 
 def ledger(book: Checkout) -> list[dict[str, str]]:
