@@ -188,7 +188,7 @@ def cost(
     }
     if distances is None and (text := distance.absent(survey, home)):
         run.note("missing", text)
-    block_ns = run.choose(tiny=8e6, quick=16e6, full=60e6)
+    block_ns = run.choose(tiny=8e6, quick=12e6, full=60e6)
     cells = [
         (size, far, kind)
         for size in sizes

@@ -121,7 +121,7 @@ def cost(
     cpu = placement.quiet_cpu() if cpu is None else cpu
     checks.cpu(cpu)
     round_trips = run.choose(tiny=1000, quick=10_000, full=20_000)  # perf keeps 300 bytes of each switch
-    blocks, trials = run.choose(tiny=1, quick=3, full=9), run.choose(tiny=2, quick=3, full=5)
+    blocks, trials = run.choose(tiny=1, quick=2, full=9), run.choose(tiny=2, quick=3, full=5)
     run.begin()
     run.parameters |= {"cpu": cpu, "round_trips": round_trips, "blocks": blocks, "data_bytes": []}
     lacking: set[str] = set()

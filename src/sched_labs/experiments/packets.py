@@ -172,7 +172,7 @@ def udp(
     machine does not tell is missing.
     """
     block_ms = run.choose(tiny=10, quick=40, full=200) if block_ms is None else block_ms
-    trials = run.choose(tiny=2, quick=7, full=15) if trials is None else trials
+    trials = run.choose(tiny=2, quick=5, full=15) if trials is None else trials
     sizes = list(sizes_bytes) if not isinstance(sizes_bytes, int) else []
     if isinstance(pieces, int | str):
         raise ParameterError(f"pieces does not take {pieces!r}.", "Give a list such as [1, 4, 16].")

@@ -196,7 +196,7 @@ def pinned(
     the long intruder, which is not in the data because the probe would be in its times.
     """
     survey = machine.survey()
-    duration_s = run.choose(tiny=0.06, quick=0.32, full=1.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.06, quick=0.2, full=1.0) if duration_s is None else duration_s
     trials = run.choose(tiny=2, quick=5, full=9) if trials is None else trials
     hot = _hot(survey) if hot_bytes is None else hot_bytes
     periods_us = {"thread": thread_period_us, "request": request_period_us}

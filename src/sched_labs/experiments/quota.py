@@ -135,7 +135,7 @@ def hog(
             full=(5_000, 10_000, 20_000, 50_000, 100_000, 500_000),
         )
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    cycles = run.choose(tiny=5, quick=4, full=10) if cycles is None else cycles
+    cycles = run.choose(tiny=5, quick=3, full=10) if cycles is None else cycles
     _check_list("shares_percent", shares_percent, 1, 99)
     _check_list("periods_us", periods_us, 1, 1 << 30)  # the file's own range is checked with each quota
     for share in shares_percent:

@@ -198,7 +198,7 @@ def latency(
     if arrivals not in ("poisson", "even", "closed"):
         raise ParameterError(f"arrivals is poisson, even or closed, not {arrivals!r}.")
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.2, quick=0.68, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.2, quick=0.52, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
     run.begin()
     limited = may_limit(run)
@@ -257,7 +257,7 @@ def contention(
     if not 1 <= demand_percent <= 200:
         raise ParameterError(f"demand_percent must be 1 to 200, not {demand_percent!r}.")
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.2, quick=0.5, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.2, quick=0.4, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
     run.begin()
     limited = may_limit(run)
