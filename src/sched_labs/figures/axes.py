@@ -224,3 +224,23 @@ def _mark_label(ax: Axes, name: str, x: float) -> Text:
         bbox={"facecolor": style.colour(style.PAPER), "edgecolor": "none", "pad": 0.5},
         annotation_clip=False,
     )
+
+
+def beside(ax: Axes, y: float, text: str, offset: float, weight: str = "normal") -> None:
+    """Write an entry of a column to the right of the axes, at a height of its data.
+
+    offset: from the axes' right edge to the text's, in points: a share of the width would move when the
+    layout makes room.
+    """
+    ax.annotate(
+        text,
+        (1, y),
+        xycoords=("axes fraction", "data"),
+        xytext=(offset, 0),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        fontsize=style.SMALL,
+        weight=weight,
+        annotation_clip=False,
+    )

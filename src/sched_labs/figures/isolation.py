@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter
@@ -48,21 +47,6 @@ def frame(result: Drawable) -> pd.DataFrame:
     return columns(result.summary(), _COLUMNS, "The summary of this isolation")
 
 
-def _beside(ax: Axes, y: float, text: str, weight: str = "normal") -> None:
-    ax.annotate(
-        text,
-        (1, y),
-        xycoords=("axes fraction", "data"),
-        xytext=(_COLUMN, 0),  # points: a share of the width would move when the layout makes room
-        textcoords="offset points",
-        ha="right",
-        va="center",
-        fontsize=style.SMALL,
-        weight=weight,
-        annotation_clip=False,
-    )
-
-
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
     """Draw the victim's share of its CPU per condition, with its longest time off it."""
@@ -93,8 +77,9 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
                     zorder=4,
                     clip_on=False,
                 )
-            _beside(ax, y, axes.time_text(row.longest_gap_ns, 2) if row.longest_gap_ns > 0 else "none")
-        _beside(ax, -0.75, "longest gap", weight="bold")
+            gap = axes.time_text(row.longest_gap_ns, 2) if row.longest_gap_ns > 0 else "none"
+            axes.beside(ax, y, gap, _COLUMN)
+        axes.beside(ax, -0.75, "longest gap", _COLUMN, "bold")
         ax.set_xlim(0, 100)
         ax.set_ylim(len(table) - 0.4, -0.6)
         ax.set_yticks(range(len(table)), [WORDS.get(str(name), str(name)) for name in table["condition"]])

@@ -191,18 +191,7 @@ def _around(ax: Axes, conditions: Sequence[Any]) -> None:
             (rows + 0.05, head),
             *((rows - 1 - n + 0.3, value) for n, value in enumerate(values)),
         ]:
-            ax.annotate(
-                text,
-                (1, y),
-                xycoords=("axes fraction", "data"),
-                xytext=(x, 0),  # points: a share of the width would move when the layout makes room
-                textcoords="offset points",
-                ha="right",
-                va="center",
-                fontsize=style.SMALL,
-                weight="bold" if y > rows else "normal",
-                annotation_clip=False,
-            )
+            axes.beside(ax, y, text, x, "bold" if y > rows else "normal")
 
 
 def _handles(conditions: Sequence[Any], recorded: Drawable | None) -> list[Any]:
