@@ -168,8 +168,9 @@ def test_the_intruder_came_where_it_was_asked_for(tiny: Result) -> None:
     stall_ns = 1000 * busy["intruder"].map(tiny.parameters["stall_us"])
     assert (busy["stalled_cpu_ns"] > 0).all()
     if tiny.parameters["intruder_policy"] == "FIFO":  # nobody takes its CPU away, but a hypervisor may
-        # Interrupts on that CPU are in its time as well.
-        assert (busy["stalled_cpu_ns"] < 4 * stall_ns * busy["stalls"]).all()
+        # Interrupts and steal on that CPU are in its time: as much again, or 300 µs where that is more.
+        most_ns = stall_ns + stall_ns.clip(lower=300_000)
+        assert (busy["stalled_cpu_ns"] < most_ns * busy["stalls"]).all()
 
 
 def test_its_summary_has_the_documented_columns(tiny: Result) -> None:

@@ -107,7 +107,7 @@ def test_own_threads_keep_each_other_waiting() -> None:
     with running(HOG, HOG, HOG) as pids:
         waits = watched(pids)
     assert waits.total > 20
-    assert share_of(waits, "same_program") > 0.05  # many other programs may be about
+    assert share_of(waits, "same_program") > 0.5  # other programs may be about
     assert share_of(waits, "idle", "throttled", "migrated", "unattributed") < 0.05
 
 

@@ -284,8 +284,7 @@ def test_the_begin_of_a_period_is_seen_where_periods_are_counted() -> None:
             seen = [ns for ns in looks if ns is not None]
         if len(seen) == 2:
             break
-    else:
-        pytest.skip("other programs had the CPUs")
+    assert len(seen) == 2, "no edge of a period was seen, twenty times"
     off = (seen[1] - seen[0] + 10 * MS) % (20 * MS) - 10 * MS
     assert seen[1] > seen[0] and abs(off) <= 2 * service.EDGE_NS
 
