@@ -31,6 +31,52 @@ def test_the_throttled_part_of_a_period_is_what_the_quota_leaves_of_it_to_each_c
     assert len(run.intervals) == 40
 
 
+def test_what_is_noticed_at_a_tick_comes_off_the_next_runtime() -> None:
+    """One thread, 20 ms in 100 ms, slices of 5 ms and a tick of 3 ms."""
+    given = {"threads": 1, "cpus": 1, "duration_s": 0.5, "slice_us": 5 * MS}
+    exact = bandwidth.replay(20 * MS, 100 * MS, None, **given)
+    assert exact.intervals["start_us"].tolist() == [(20 + 100 * k) * MS for k in range(5)]
+    late = bandwidth.replay(20 * MS, 100 * MS, None, tick_us=3 * MS, **given)
+    # Slices last until 6 (noticed), 12, 15, and 20, which is noticed at 21; then 1 ms is paid back, and a
+    # nanosecond runs from 100 to the tick at 102.
+    assert late.intervals["start_us"].tolist() == pytest.approx(
+        [21 * MS, 120 * MS, 219 * MS, 321 * MS, 420 * MS]
+    )
+    assert late.used_us == pytest.approx(100 * MS, abs=3 * MS), "overrun and paid back"
+
+
+def test_a_wake_up_on_a_busy_cpu_shows_that_its_runtime_is_used_up() -> None:
+    """Two threads on a CPU, 5 ms in 100 ms, a tick of 50 ms; a second request comes at 8 ms."""
+    given = {"cpus": 1, "duration_s": 0.3, "tick_us": 50 * MS, "work_us": 20 * MS}
+    alone = bandwidth.replay(5 * MS, 100 * MS, [0.0], threads=2, **given)
+    assert alone.latency_us.tolist() == [20 * MS] and alone.intervals.empty, "over before the first tick"
+    both = bandwidth.replay(5 * MS, 100 * MS, [0.0, 8 * MS], threads=2, **given)
+    assert both.intervals["start_us"].iloc[0] == 8 * MS
+    one = bandwidth.replay(5 * MS, 100 * MS, [0.0, 8 * MS], threads=1, **given)
+    assert one.latency_us[0] == 20 * MS, "no thread sleeps that could wake up"
+
+
+@pytest.mark.parametrize("tick_ms", [0, 1, 4, 10])
+@pytest.mark.parametrize(("threads", "cpus"), [(1, 1), (2, 2), (4, 2), (16, 4)])
+def test_with_a_tick_no_request_and_no_runtime_is_lost(tick_ms: int, threads: int, cpus: int) -> None:
+    arrivals = np.sort(np.random.default_rng(threads).uniform(0, 10_000 * MS, 9_000))
+    run = bandwidth.replay(
+        10 * cpus * MS, 20 * MS, arrivals, threads=threads, cpus=cpus, duration_s=30, tick_us=tick_ms * MS,
+        work_us=0.9 * MS * cpus / 2,
+    )  # fmt: skip
+    assert run.in_flight == 0 and run.used_us == pytest.approx(9_000 * 0.9 * MS * cpus / 2)
+    assert run.nr_throttled > 0
+    assert (run.latency_us >= 0.9 * MS * cpus / 2 - 1e-6).all()
+    # Whatever is overrun is paid back: no period's use exceeds its quota by more than the ticks of all CPUs.
+    used = run.periods["used_us"].to_numpy().cumsum()
+    assert (used <= 10 * cpus * MS * (np.arange(used.size) + 1) + cpus * (tick_ms + 5) * MS + 1e-6).all()
+
+
+def test_no_tick_of_an_hour() -> None:
+    with pytest.raises(ParameterError, match="tick"):
+        bandwidth.replay(10 * MS, 100 * MS, None, threads=1, cpus=1, duration_s=1, tick_us=3.6e9)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 8, 16, 40])
 @pytest.mark.parametrize("cpus", [1, 2, 4, 16])
 @pytest.mark.parametrize("quota_ms", [20, 50, 130, 400])

@@ -269,7 +269,7 @@ def test_the_model_begins_its_periods_when_the_kernel_did(boundary_ms: int | Non
     block["boundary_ns"] = None if boundary_ms is None else boundary_ms * MS
     parameters = {
         "blocks": [block], "quota_us": 20_000, "period_us": 100_000, "arrivals": "poisson", "threads": 1,
-        "cpus": [0], "slice_us": 5000, "duration_s": 1.0, "work_us": 30_000,
+        "cpus": [0], "slice_us": 5000, "tick_us": None, "duration_s": 1.0, "work_us": 30_000,
     }  # fmt: skip
     assert service.modelled(data, parameters).latency_ns.round().tolist() == [latency_ms * MS]
 

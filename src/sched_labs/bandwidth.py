@@ -11,10 +11,13 @@ plus burst.  Run queues take runtime from it in slices, and one that falls idle 
 that finds the pool empty is throttled until the next period, or until the slack timer finds that more than a
 slice was given back.
 
-What it leaves out: the kernel notices an empty run queue at its next tick or switch and takes the overrun
-from the next period; other groups' threads use the CPUs too; a request that runs longer than a time slice
-shares its CPU.  Here a run queue stops on the microsecond, the CPUs are the group's own, and each serves one
-request after the other, oldest first, so that threads beyond the CPUs only wait.
+A run queue whose runtime is used up runs on until the kernel looks: at the next tick, or when a thread of the
+group wakes up or falls asleep on that CPU.  What it overran by comes off the runtime that it takes next
+(`replay` with `tick_us`; else it stops on the microsecond).
+
+What it leaves out: other groups' threads use the CPUs too; a request that runs longer than a time slice
+shares its CPU.  Here the CPUs are the group's own, and each serves one request after the other, oldest first,
+so that threads beyond the CPUs only wait.
 
 Times are in µs throughout, as in the kernel's own files.
 """
@@ -39,6 +42,8 @@ from .errors import ParameterError
 LEAST_US, LONGEST_PERIOD_US = 1_000, 1_000_000
 # kernel/sched/fair.c: min_cfs_rq_runtime, cfs_bandwidth_slack_period and min_bandwidth_expiration.
 KEPT_US, SLACK_DELAY_US, TOO_LATE_US = 1_000.0, 5_000.0, 2_000.0
+_NS, _NOTHING = 1e-3, 1e-6  # in µs; what rounding leaves of a time is nothing
+_NEVER = -1.0
 
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 MOST_THREADS, MOST_REQUESTS, LONGEST_S = 4096, 2_000_000, 3600
@@ -282,14 +287,19 @@ def replay(
     duration_s: float,
     burst_us: float = 0,
     slice_us: float = 5000,
+    tick_us: float = 0,
     work_us: float | None = None,
 ) -> Simulation:
     """As `simulate`, for requests that arrive at given times (µs from a period's start, ascending).
 
     For the model of a run whose arrivals were recorded.  None: threads that never sleep.
+    tick_us    from one tick of the machine to the next, counted from the first period's start; 0 for a kernel
+               that notices on the microsecond that a runtime is used up
     Raises ParameterError as `simulate` does, and for arrivals out of order or outside the duration.
     """
     check(quota_us, period_us, threads=threads, cpus=cpus, burst_us=burst_us, slice_us=slice_us)
+    if not 0 <= tick_us <= 1e6:
+        raise ParameterError(f"No kernel has a tick of {tick_us!r} µs.", "Give 0 to 1,000,000.")
     if arrivals_us is None:
         arrivals, work = [], math.inf
     else:
@@ -304,7 +314,8 @@ def replay(
                 "Give ascending times in µs from 0 to the duration.",
             )
         arrivals, work = array.tolist(), float(work_us)
-    group = _Group(float(quota_us), float(period_us), float(burst_us), float(slice_us), min(threads, cpus))
+    times = (float(value) for value in (quota_us, period_us, burst_us, slice_us, tick_us))
+    group = _Group(*times, cpus=min(threads, cpus), threads=threads)
     finished = group.run(arrivals, work, duration_s * 1e6)
     at, done = np.array(arrivals, dtype=float), np.array(finished, dtype=float)
     completed = np.isfinite(done)
@@ -315,6 +326,7 @@ def replay(
         "cpus": cpus,
         "burst_us": burst_us,
         "slice_us": slice_us,
+        "tick_us": tick_us,
         "duration_s": duration_s,
         "arrivals": None if arrivals_us is None else len(arrivals),
         "work_us": work_us,
@@ -373,11 +385,18 @@ def grid(
 class _Group:
     """A limited group; `run` is the event loop, and leaves what cpu.stat would say in the attributes.
 
-    An event is the end of a chunk: of a request, or of the runtime that its run queue holds.
+    An event is the end of a chunk: of a request, or of the time until the kernel sees that a run queue's
+    runtime is used up.
     """
 
-    def __init__(self, quota: float, period: float, burst: float, slice_: float, cpus: int) -> None:
-        self.quota, self.period, self.burst, self.slice, self.cpus = quota, period, burst, slice_, cpus
+    def __init__(
+        self, quota: float, period: float, burst: float, slice_: float, tick: float, *,
+        cpus: int, threads: int,
+    ) -> None:  # fmt: skip
+        self.quota, self.period, self.burst, self.slice, self.tick = quota, period, burst, slice_, tick
+        self.cpus = cpus
+        # Threads that may wake up on a CPU where another runs; of no account where all is seen at once.
+        self.spare = threads - cpus if tick else 0
         self.nr_periods = self.nr_throttled = self.nr_bursts = 0
         self.burst_us = self.used_us = 0.0
         self.intervals: list[tuple[int, float, float]] = []
@@ -385,45 +404,54 @@ class _Group:
 
     def run(self, arrivals: Sequence[float], work: float, end: float) -> list[float]:
         """Run until `end`; return when each request was finished (infinite for those that were not)."""
-        cpus, slice_ = self.cpus, self.slice
+        cpus, slice_, tick, spare = self.cpus, self.slice, self.tick, self.spare
         # Each setting of quota, period and burst fills the pool up by a quota (tg_set_cfs_bandwidth), so that
         # a group begins with its whole burst in hand.
         pool = filled = self.quota + self.burst
         counting, untouched = True, True  # is the period timer on?  has nobody taken runtime in this period?
-        local = [0.0] * cpus  # runtime that the run queue holds
+        local = [0.0] * cpus  # runtime that the run queue holds; below 0: by how much it overran
+        seen = [0.0] * cpus  # when the kernel will see that it holds none
         left = [work] * cpus  # of the request that the CPU serves
-        chunk = [0.0] * cpus
+        chunk = [0.0] * cpus  # how long the CPU's chunk is
+        ends = [_NEVER] * cpus  # and when it ends; _NEVER where the CPU stands
         serves = [-1] * cpus
         finished = [math.inf] * len(arrivals)
         coming = [*arrivals, math.inf]
-        arrived = 0
+        arrived = woken = 0  # how many requests a CPU has taken, and how many have come
         throttled: dict[int, float] = {}  # since when; in the order in which they are let go
-        running: list[tuple[float, int]] = []  # heap: when the chunk ends
+        running: list[tuple[float, int]] = []  # heap: when a chunk ends; one that was cut short stays in it
         idle = deque(range(cpus)) if work < math.inf else deque()
         now, boundary, slack, used = 0.0, self.period, math.inf, 0.0
         round_ = cpus * slice_  # what all run queues together take when each takes a slice
 
         def begin(cpu: int) -> None:
-            """A CPU with a thread to run takes runtime if it holds none, and runs or is throttled."""
+            """A CPU with work takes runtime if it is seen to hold none, and runs or is throttled."""
             nonlocal pool, counting, untouched
             held, wanted = local[cpu], left[cpu]
-            if held <= 0:
+            if held <= _NOTHING and seen[cpu] <= now:
                 counting = True
                 if pool > 3 * round_:
                     # The pool outlasts what all take meanwhile, so several slices are taken in one step.
                     need = math.ceil((wanted if wanted < boundary - now else boundary - now) / slice_)
                     most = int(pool // round_) - 1
-                    held = slice_ * (need if need < most else most)
+                    taken = slice_ * (need if need < most else most) - held
                 else:
-                    held = slice_ if slice_ < pool else pool
-                if held <= 0:
+                    taken = slice_ - held
+                if taken > pool:
+                    taken = pool
+                if taken > 0:
+                    untouched = False
+                    pool -= taken
+                    held = local[cpu] = held + taken
+                if held <= _NOTHING:
                     throttled[cpu] = now
                     return
-                untouched = False
-                pool -= held
-                local[cpu] = held
-            length = chunk[cpu] = held if held < wanted else wanted
-            heappush(running, (now + length, cpu))
+            if held > _NOTHING:
+                seen[cpu] = tick * math.ceil((now + held) / tick) if tick else now + held
+            unseen = seen[cpu] - now
+            length = chunk[cpu] = unseen if unseen < wanted else wanted
+            ending = ends[cpu] = now + length
+            heappush(running, (ending, cpu))
 
         for cpu in range(cpus - len(idle)):
             begin(cpu)
@@ -436,20 +464,35 @@ class _Group:
                         break
                     now = coming[arrived]
                     cpu = idle.popleft()
+                elif spare and coming[woken] < ending:
+                    if coming[woken] >= limit:
+                        break
+                    now = coming[woken]
+                    cpu = woken % cpus  # anywhere
+                    if woken - arrived < spare and ends[cpu] >= now:
+                        chunk[cpu] -= ends[cpu] - now
+                        ends[cpu] = seen[cpu] = now
+                        heappush(running, (now, cpu))
+                    woken += 1
+                    continue
                 else:
                     if ending >= limit:
                         break
                     now, cpu = heappop(running)
-                    ran = chunk[cpu]
-                    used += ran
-                    local[cpu] -= ran
-                    left[cpu] -= ran
-                    if left[cpu] > 0:
+                    if ends[cpu] != now:
+                        continue
+                    ends[cpu] = _NEVER
+                    done = chunk[cpu]
+                    used += done
+                    local[cpu] -= done
+                    left[cpu] -= done
+                    if left[cpu] > _NOTHING:
                         begin(cpu)
                         continue
                     finished[serves[cpu]] = now
                     if coming[arrived] > now:
                         idle.append(cpu)
+                        seen[cpu] = now
                         if local[cpu] > KEPT_US:
                             pool += local[cpu] - KEPT_US
                             local[cpu] = KEPT_US
@@ -458,13 +501,17 @@ class _Group:
                                 slack = now + SLACK_DELAY_US
                                 limit = min(limit, slack)
                         continue
+                    if woken > arrived:  # another thread has it
+                        seen[cpu] = now
                 serves[cpu], left[cpu] = arrived, work
                 arrived += 1
+                if woken < arrived:
+                    woken = arrived
                 begin(cpu)
             now = limit
             if now == boundary:
                 boundary += self.period
-                self.used_by.append(used + _under_way(running, chunk, now))
+                self.used_by.append(used + _under_way(ends, chunk, now))
                 self.nr_periods += counting
                 self.nr_throttled += bool(throttled)
                 counting = counting and not (untouched and not throttled)
@@ -481,18 +528,23 @@ class _Group:
                 slack = math.inf
                 if boundary - now < TOO_LATE_US or pool <= slice_:
                     continue
-            # The kernel hands each a nanosecond: it takes its slice at once, or is throttled again.
+            # The kernel pays what each has overrun by and hands it a nanosecond.  With that it runs until the
+            # kernel looks, or, where all is seen at once, takes its slice or is throttled again.
             for cpu, since in list(throttled.items()):
-                if pool <= 0:
+                if tick or local[cpu] < 0:
+                    paid = min((_NS if tick else 0) - local[cpu], pool)
+                    pool -= paid
+                    local[cpu] += paid
+                if local[cpu] < 0 or pool <= 0:
                     break
                 del throttled[cpu]
                 self.intervals.append((cpu, since, now))
                 begin(cpu)
         self.intervals += [(cpu, since, end) for cpu, since in throttled.items()]
-        self.used_us = used + _under_way(running, chunk, end)
+        self.used_us = used + _under_way(ends, chunk, end)
         return finished
 
 
-def _under_way(running: list[tuple[float, int]], chunk: list[float], now: float) -> float:
+def _under_way(ends: list[float], chunk: list[float], now: float) -> float:
     """How much of their chunks the running CPUs have done by now."""
-    return sum(now - (ending - chunk[cpu]) for ending, cpu in running)
+    return sum(length - (end - now) for end, length in zip(ends, chunk, strict=True) if end >= now)

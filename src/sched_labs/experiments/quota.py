@@ -168,13 +168,11 @@ def _check_list(name: str, given: Sequence[int], least: int, most: int) -> None:
 
 def _take_stock(run: Run) -> bool:
     """What the formula's error depends on; whether a group can be made here, with a note where it cannot."""
-    # What the kernel's configuration says, before what a busy machine made of it.
-    hz = machine.survey().fact("kernel.hz_told").value or machine.survey().fact("kernel.hz").value
     run.parameters |= {
         "blocks": [],
         "version": machine.survey().fact("cgroup.version").value,
         "slice_ns": (cgroups.slice_us() or 5000) * 1000,
-        "tick_ns": 1e9 / float(hz) if isinstance(hz, (int, float)) and hz > 0 else TICK_NS,
+        "tick_ns": machine.survey().tick_ns or TICK_NS,
         "stat_fields": [],
         "default_period_ns": None,
     }

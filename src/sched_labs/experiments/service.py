@@ -31,6 +31,7 @@ MOST_THREADS, MOST_HOGS = 256, 64
 HOGS = (1, 2, 4)
 BEYOND = 0.03  # a second mode has at least this part of the requests
 BINS_PER_DOUBLING = 4
+SMOOTHED_BINS = 1.5  # the standard deviation of what a latency is spread over
 COLUMNS = ("limit", "demand_percent", "neighbour")
 PRESSURE = "/proc/pressure/cpu"
 LONGEST_WATCH_S = 3600.0
@@ -67,7 +68,7 @@ def summarise(result: Result) -> pd.DataFrame:
     p50_ns, p99_ns, p99_lo_ns, p99_hi_ns   latency from the due time; median over trials, p99's 95 % interval
     p999_ns                    over all trials; missing with fewer than 1,000 requests
     beyond_percent             requests slower than the slowest hundredth of those without a limit
-    second_mode_ns             the fullest bin among those; missing with fewer than 3 % of the requests
+    second_mode_ns             where those are densest; missing with fewer than 3 % of the requests
     periods, throttled_periods, throttled_percent   from cpu.stat
     throttled_ns_per_s         summed over CPUs, in each second
     cpu_percent                of one CPU, over all the time
@@ -110,7 +111,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "p99_hi_ns": tail.high,
                 "p999_ns": float(own.latency_ns.quantile(0.999)) if len(own) >= 1000 else np.nan,
                 "beyond_percent": 100 * len(beyond) / len(own),
-                "second_mode_ns": _fullest_bin(beyond) if len(beyond) >= BEYOND * len(own) else np.nan,
+                "second_mode_ns": _mode_ns(beyond) if len(beyond) >= BEYOND * len(own) else np.nan,
                 "periods": int(some.periods.sum()),
                 "throttled_periods": int(some.throttled_periods.sum()),
                 "throttled_percent": 100 * some.throttled_periods.sum() / max(some.periods.sum(), 1),
@@ -143,11 +144,16 @@ def _causes(blocks: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def _fullest_bin(latencies: pd.Series[float]) -> float:
-    """The middle of the fullest bin, a quarter of a doubling wide."""
-    bins = np.floor(np.log2(latencies.to_numpy(float)) * BINS_PER_DOUBLING)
-    values, counts = np.unique(bins, return_counts=True)
-    return float(2 ** ((values[np.argmax(counts)] + 0.5) / BINS_PER_DOUBLING))
+def _mode_ns(latencies: pd.Series[float]) -> float:
+    """The middle of the bin, a quarter of a doubling wide, in which latencies are densest.
+
+    The density is a kernel estimate on the logarithmic axis (Silverman, 1986), because the fullest bin of a
+    broad hill is a matter of luck with a few hundred requests.
+    """
+    places = np.log2(latencies.to_numpy(float)) * BINS_PER_DOUBLING
+    bins = np.arange(np.floor(places.min()), np.floor(places.max()) + 1) + 0.5
+    density = np.exp(-(((places[:, None] - bins) / SMOOTHED_BINS) ** 2) / 2).sum(axis=0)
+    return float(2 ** (bins[np.argmax(density)] / BINS_PER_DOUBLING))
 
 
 @experiment("service.latency", summarise=summarise, instrument=instrument)
@@ -328,8 +334,8 @@ def modelled(data: pd.DataFrame, parameters: Mapping[str, Any]) -> pd.DataFrame:
     Only for conditions with a quota, Poisson or even arrivals and an idle neighbour; empty without any.  A
     request costs the CPU time that it took on average in its block, system calls included.  The model's group
     has its CPUs for itself.  Its periods begin when those of the measured group did, or with the run where
-    that was not seen.  As in the measurement, a request that nobody had finished at the end counts with the
-    time that it had waited until then.
+    that was not seen, and ticks are counted from there.  As in the measurement, a request that nobody had
+    finished at the end counts with the time that it had waited until then.
     """
     return pd.concat(
         [
@@ -349,8 +355,9 @@ def model_error(result: Result) -> pd.DataFrame:
     limit, demand_percent
     throttled_percent, model_throttled_percent, off_by_points   throttled periods, and the difference
     p99_ns, model_p99_ns       medians over trials
-    second_mode_ns, model_second_mode_ns, off_by_bars   the fullest bin beyond what is usual without a limit,
-                               and the difference in bins of a quarter of a doubling; missing without a mode
+    second_mode_ns, model_second_mode_ns, off_by_bars   where latencies beyond what is usual without a limit
+                               are densest, and the difference in bins of a quarter of a doubling; missing
+                               without a mode
     """
     data = result.data
     summary, computed = result.summary(), modelled(data, result.parameters)
@@ -368,7 +375,7 @@ def model_error(result: Result) -> pd.DataFrame:
         own = computed[(computed.limit == limit) & (computed.demand_percent == demand)]
         latency = own.latency_ns
         beyond = latency[latency > usual]
-        mode = _fullest_bin(beyond) if len(beyond) >= BEYOND * max(len(latency), 1) else np.nan
+        mode = _mode_ns(beyond) if len(beyond) >= BEYOND * max(len(latency), 1) else np.nan
         percent = 100 * throttled / max(periods, 1)
         rows.append(
             {
@@ -427,6 +434,7 @@ def _simulated(
                 cpus=len(p["cpus"]),
                 burst_us=p["quota_us"] if about["limit"] == "quota + burst" else 0,
                 slice_us=p["slice_us"] or 5000,
+                tick_us=p["tick_us"] or 0,
                 duration_s=max(p["duration_s"], block["elapsed_ns"] / 1e9) + into_us / 1e6,
                 work_us=work_us,
             ),
@@ -478,7 +486,13 @@ def check_time(trials: int, duration_s: float) -> None:
 
 
 def _about_run(trials: int) -> dict[str, Any]:
-    return {"blocks": [], "trials": trials, "slice_us": cgroups.slice_us()}
+    tick_ns = machine.survey().tick_ns
+    return {
+        "blocks": [],
+        "trials": trials,
+        "slice_us": cgroups.slice_us(),
+        "tick_us": tick_ns / 1000 if tick_ns else None,
+    }
 
 
 def may_limit(run: Run) -> bool:

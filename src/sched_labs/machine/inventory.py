@@ -45,6 +45,15 @@ class Machine:
             )
             raise ParameterError(f"The survey has no fact {key!r}.", hint) from None
 
+    @property
+    def tick_ns(self) -> float | None:
+        """From one timer tick to the next, as the kernel's configuration says, else as measured; or None.
+
+        The configuration goes first: on a busy machine the measurement may see too few ticks.
+        """
+        hz = self.fact("kernel.hz_told").value or self.fact("kernel.hz").value
+        return 1e9 / hz if isinstance(hz, int | float) and hz > 0 else None
+
     def caches(self, cpu: int) -> list[Cache]:
         """The caches of one CPU, first level first; [] where sysfs shows none."""
         return self.caches_of.get(cpu, [])
