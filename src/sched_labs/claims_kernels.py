@@ -26,7 +26,8 @@ class Evidence:
     """What is known of one kernel: what it told of itself, its run, and the run of CFS to compare it with.
 
     Both runs are of sleeper.among_hogs; only runs on the same clock are compared.
-    `sources` says where each fact was read; `quota` is the row of `gallery.throttling()`, where there is one.
+    `sources` says where each fact was read; `quota` and `yields` are the kernel's rows of
+    `gallery.throttling()` and `gallery.yields()`, where there are any.
     """
 
     facts: Mapping[str, Any]
@@ -34,6 +35,7 @@ class Evidence:
     cfs: Result | None
     sources: Mapping[str, str] = field(default_factory=dict)
     quota: Mapping[Any, Any] | None = None
+    yields: Mapping[Any, Any] | None = None
 
     def fact(self, key: str) -> Any:
         value = self.facts.get(key)
@@ -236,6 +238,18 @@ def _throttles_all(known: Evidence) -> Verdict:
     return _verdict(late > (period - runtime) / 2, f"It was late by up to {late:,.0f} virtual ns.")
 
 
+def _sched_debug(known: Evidence) -> Verdict:
+    path = str(known.fact("kernel.sched_debug"))
+    return _verdict(path.startswith("/proc/"), f"It is {path}.")
+
+
+def _yield_switches(known: Evidence) -> Verdict:
+    if known.yields is None:
+        raise CannotTell("Nobody yielded on this kernel for this table.")
+    switches = float(known.yields["switches_per_yield"])
+    return _verdict(switches > 0.95, f"{switches:.2f} switches per call, of two threads that yield.")
+
+
 CLAIMS = [
     KernelClaim("000-109", "The fair scheduler is CFS.", "a web course on context switches (000)", _is_cfs),
     KernelClaim("002-082", "A light sleeper that wakes among hogs mostly has to wait.", WAKEUP_ARTICLE,
@@ -260,6 +274,10 @@ CLAIMS = [
                 "a collection of switch benchmarks (004)", _child_first),
     KernelClaim("002-045", "All that holds back an endless SCHED_FIFO loop is sched_rt_runtime_us.",
                 "the usual advice on real-time policies", _rt_runtime),
+    KernelClaim("000-099", "How many threads are on each run queue is in /proc/sched_debug.",
+                "a web course on context switches (000)", _sched_debug),
+    KernelClaim("000-059", "Each call of sched_yield is a context switch.",
+                "a web course on context switches (000)", _yield_switches),
     KernelClaim("002-102", "EEVDF replaced CFS in Linux 6.6.", WAKEUP_ARTICLE, _since_6_6),
     KernelClaim("002-051", "sched_latency_ns is 6 ms, and the two granularities are 0.75 and 1 ms.",
                 WAKEUP_ARTICLE, _defaults),
@@ -316,11 +334,9 @@ class KernelJudgement:
         )
 
 
-def _evidence(
-    told: Mapping[str, Any], run: Result, cfs: Result | None, quota: Mapping[Any, Any] | None
-) -> Evidence:
+def _evidence(told: Mapping[str, Any], run: Result, cfs: Result | None, **rows: Any) -> Evidence:
     values = {key: fact["value"] for key, fact in told.items()}
-    return Evidence(values, run, cfs, {key: fact.get("source", "") for key, fact in told.items()}, quota)
+    return Evidence(values, run, cfs, {key: fact.get("source", "") for key, fact in told.items()}, **rows)
 
 
 def per_kernel(here: Result | None = None) -> KernelJudgement:
@@ -328,11 +344,16 @@ def per_kernel(here: Result | None = None) -> KernelJudgement:
     runs = {str(run.parameters["kernel"]): run for run in gallery.sleepers()}
     told = {answer["kernel"]: answer["value"]["facts"] for answer in gallery.answers("survey")}
     cfs = [run for name, run in runs.items() if told[name]["kernel.scheduler"]["value"] == "CFS"]
-    quotas = {row["kernel"]: row for row in gallery.throttling().to_dict("records")}
+    quotas, yields = (
+        {row["kernel"]: row for row in table.to_dict("records")}
+        for table in (gallery.throttling(), gallery.yields())
+    )
     found = {
-        name: _evidence(told[name], run, cfs[-1] if cfs else None, quotas.get(name))
+        name: _evidence(
+            told[name], run, cfs[-1] if cfs else None, quota=quotas.get(name), yields=yields.get(name)
+        )
         for name, run in runs.items()
     }
     if here is not None:
-        found[THIS] = _evidence(machine.survey().to_json()["facts"], here, None, None)
+        found[THIS] = _evidence(machine.survey().to_json()["facts"], here, None)
     return KernelJudgement({name: [(c, c.check(known)) for c in CLAIMS] for name, known in found.items()})

@@ -4,6 +4,7 @@
     gallery.sleepers()        # one Result of sleeper.among_hogs for each kernel, oldest first
     gallery.tunables()        # what each kernel calls its knobs, and their values
     gallery.throttling()      # a CPU quota on each kernel; gallery.limited() has its sleepers
+    gallery.yields()          # two threads that yield to each other, on each kernel
     gallery.long_calls()      # a real-time thread against long system calls, by preemption model
 
 Every recording is deterministic: virtual time, one CPU, no machine's microseconds.
@@ -48,6 +49,7 @@ JOBS = [
     *(("survey", name, "") for name in (*GALLERY, *REAL_TIME)),
     *(("throttle", name, "") for name in GALLERY),
     *(("long_system_call", name, append) for name, append in PREEMPTION),
+    *(("yielding", name, "") for name in GALLERY),
 ]
 
 
@@ -240,6 +242,29 @@ def switched() -> pd.DataFrame:
         for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
             row[f"{name}_virtual_ns"] = int(late.quantile(share, interpolation="higher"))
         rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def yields() -> pd.DataFrame:
+    """Two threads on one CPU that do nothing but yield, a row per kernel.
+
+    kernel, yields (calls in all), switches_per_yield, voluntary_share (of the switches, as the kernel calls
+    them), yield_virtual_ns (one call of one thread, with what the other does meanwhile)
+    """
+    rows = []
+    for answer in answers("yielding"):
+        value = answer["value"]
+        voluntary, involuntary = sum(value["voluntary"]), sum(value["involuntary"])
+        calls = value["yields"] * len(value["elapsed_ns"])
+        rows.append(
+            {
+                "kernel": answer["kernel"],
+                "yields": calls,
+                "switches_per_yield": (voluntary + involuntary) / calls,
+                "voluntary_share": voluntary / (voluntary + involuntary),
+                "yield_virtual_ns": sum(value["elapsed_ns"]) / calls,
+            }
+        )
     return pd.DataFrame(rows)
 
 

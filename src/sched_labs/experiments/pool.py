@@ -29,7 +29,8 @@ PLACEMENTS = ("pinned", "free")
 INTRUDERS = ("none", "short", "long")
 KEYS = ["owner", "intruder", "placement"]
 MOST_WORKERS = 16  # of the workload
-LEAST_MOVES = 100  # for the median of what comes after one
+LEAST_MOVES = 20  # for the median of what comes after one
+FIRST = 2  # requests of each worker that find cold what nobody has touched since the start
 SESSIONS = 64
 SHORT_US, SHORT_EVERY_US = 100, 1009  # a tenth of the CPU, and no multiple of the requests' period
 LONG_US, LONG_EVERY_US = 8_000, 80_000  # a tenth of the CPU as well
@@ -41,11 +42,11 @@ def summarise(result: Result) -> pd.DataFrame:
     owner, intruder, placement
     p50_ns, p99_ns           from the time at which a request was due until it was done; with _lo_, _hi_
     work_p50_ns, work_p99_ns the part of that in a worker's hands, what took its CPU meanwhile included
-    ratio_p99, ratio_lo_p99, ratio_hi_p99   p99 pinned over p99 free, paired by trial; only in rows of pinned
+    ratio_p50, ratio_p99     pinned over free, paired by trial; with ratio_lo_, ratio_hi_; in rows of pinned
     moves_per_request        how often a worker ended a request on another CPU than the one before
     kernel_moves_per_request the same as the kernel counted it: not fewer; missing where it does not tell
     move_ns                  what a move added to the work: the median of requests after a move minus that of
-                             the others; only in rows of free with a hundred moves and more
+                             the others; only in rows of free with twenty moves and more
     foreseen_ns_per_request  move_ns times moves_per_request: what a pin could save
     saved_ns_per_request, saved_lo_ns_per_request, saved_hi_ns_per_request   CPU time free minus pinned,
                              paired by trial; only in rows of pinned
@@ -85,20 +86,20 @@ def summarise(result: Result) -> pd.DataFrame:
 
 
 def _pair(case: pd.DataFrame, *, pinned: bool) -> dict[str, float]:
-    """Pinned against free, of the trials that have both: the ratio of p99 and the difference of CPU time."""
-    names = ["ratio_p99", "ratio_lo_p99", "ratio_hi_p99", "floor_ns_per_request"]
-    names += [f"saved{part}_ns_per_request" for part in ("", "_lo", "_hi")]
+    """Pinned against free, of trials that have both: ratios of latency, and the difference of CPU time."""
+    names = [f"ratio{part}_{quantile}" for quantile in ("p50", "p99") for part in ("", "_lo", "_hi")]
+    names += ["floor_ns_per_request", *(f"saved{part}_ns_per_request" for part in ("", "_lo", "_hi"))]
     case = case.assign(cpu=case["cpu_ns"] / case["requests"]).set_index(["trial", "placement"])
-    p99, cpu = (
+    p50, p99, cpu = (
         case[name].unstack("placement").reindex(columns=list(PLACEMENTS)).dropna()
-        for name in ("p99_ns", "cpu")
+        for name in ("p50_ns", "p99_ns", "cpu")
     )
     if not pinned or p99.empty:
         return dict.fromkeys(names, np.nan)
-    ratio = stats.median_interval(p99["pinned"] / p99["free"])
+    ratios = [stats.median_interval(part["pinned"] / part["free"]) for part in (p50, p99)]
     saved = stats.paired_difference(cpu["free"], cpu["pinned"])
     floor = stats.noise_floor(cpu["pinned"])
-    return dict(zip(names, [*ratio, floor, *saved], strict=True))
+    return dict(zip(names, [*ratios[0], *ratios[1], floor, *saved], strict=True))
 
 
 def _moves(part: pd.DataFrame, *, free: bool) -> dict[str, float]:
@@ -153,10 +154,11 @@ def instrument(survey: machine.Machine) -> Instrument:
 def pinned(
     run: Run,
     *,
-    workers: int = 4,
+    workers: int = 2,
     cpus: int = 2,
     hot_bytes: int | None = None,
-    thread_period_us: int = 1500,
+    session_bytes: int | None = None,
+    thread_period_us: int = 800,
     request_period_us: int = 800,
     short_us: int = SHORT_US,
     long_us: int = LONG_US,
@@ -173,12 +175,14 @@ def pinned(
 
     workers     of the pool, one for each CPU at least
     cpus        that the pool uses, from 2
-    hot_bytes   what one request reads and writes; default: an eighth of a second-level cache, at most
-                128 KiB, so that a CPU keeps the data of all workers near
+    hot_bytes   what one request reads and writes where the data are the thread's; default: half of a
+                second-level cache, at most 512 KiB, so that a CPU keeps the data of a worker near
+    session_bytes   the same where they are the request's; default: a quarter of hot_bytes, because they come
+                from afar each time
     thread_period_us, request_period_us   from one request to the next, of each worker where the data are the
                 thread's and of the whole pool where they are the request's, on a schedule of absolute times
-                (by default so far apart that the intruder seldom finds a thread's worker at work: one that it
-                catches waits for the load balancer, free or not)
+                (by default so far apart that the intruder often finds a thread's worker asleep: one that it
+                catches at work waits for the load balancer, free or not)
     short_us, long_us   how long the intruder has the CPU at a time; its pauses are nine times as long
     duration_s  of a trial
     trials      of each case; in each, the order of the placements turns round
@@ -188,10 +192,11 @@ def pinned(
     the one before), kernel_moves (missing where the kernel does not tell), cpu_ns, voluntary_switches,
     involuntary_switches, of all workers; p50_ns, p99_ns, max_ns from due until done; work_p50_ns, work_p99_ns
     in a worker's hands, and of requests with and without a move moved_work_p50_ns, stayed_work_p50_ns
-    (missing where there were none); queue_requests, the longest queue in the program; wait_max_ns, the
-    longest in which a worker could have run and had no CPU, between two requests (missing where the kernel
-    does not tell); dispatched_late_p99_ns (missing without a dispatcher); stalls and stalled_cpu_ns of the
-    intruder.
+    (missing where there were none); all of these without the first two requests of each worker, which find
+    cold what nobody has touched since the start; queue_requests, the longest queue in the program;
+    wait_max_ns, the longest in which a worker could have run and had no CPU, between two requests (missing
+    where the kernel does not tell); dispatched_late_p99_ns (missing without a dispatcher); stalls and
+    stalled_cpu_ns of the intruder.
     The result's parameters also hold on_cpus, and waits (see `waits`), from one more trial of each case of
     the long intruder, which is not in the data because the probe would be in its times.
     """
@@ -199,8 +204,9 @@ def pinned(
     duration_s = run.choose(tiny=0.06, quick=0.2, full=1.0) if duration_s is None else duration_s
     trials = run.choose(tiny=2, quick=5, full=9) if trials is None else trials
     hot = _hot(survey) if hot_bytes is None else hot_bytes
+    a_session = max(4096, hot // 4) if session_bytes is None else session_bytes
     periods_us = {"thread": thread_period_us, "request": request_period_us}
-    _check(survey, workers, cpus, hot, periods_us, short_us, long_us, duration_s, trials)
+    _check(survey, workers, cpus, hot, a_session, periods_us, short_us, long_us, duration_s, trials)
     run.begin()
     used = _cpus(survey, cpus)
     stall_us = {"none": 0, "short": short_us, "long": long_us}
@@ -212,6 +218,7 @@ def pinned(
     run.parameters |= {
         "on_cpus": used,
         "hot_bytes": hot,
+        "session_bytes": a_session,
         "sessions": SESSIONS,
         "stall_us": stall_us,
         "every_us": every_us,
@@ -219,7 +226,8 @@ def pinned(
         "trials": trials,
         "waits": [],
     }
-    common = ["--workers", workers, "--sessions", SESSIONS, "--hot", hot]
+    bytes_of = {"thread": hot, "request": a_session}
+    common = ["--workers", workers, "--sessions", SESSIONS]
     common += ["--line", max(16, survey.line_bytes), "--duration-ms", round(1000 * duration_s)]
     steps = [
         (trial, owner, intruder, placed)
@@ -232,7 +240,7 @@ def pinned(
     for trial, owner, intruder, placed in run.each(
         [*steps, *((-1, *case) for case in watched)], label=lambda s: f"{s[1]}'s data, {s[2]}, {s[3]}"
     ):
-        words = [*common, "--owner", owner, "--period-us", periods_us[owner]]
+        words = [*common, "--owner", owner, "--hot", bytes_of[owner], "--period-us", periods_us[owner]]
         words += ["--stall-us", stall_us[intruder], "--every-us", every_us[intruder]]
         about = {"owner": owner, "intruder": intruder, "placement": placed}
         with workloads.start("pool", [str(word) for word in words], deadline_s=10 * duration_s + 30) as pool:
@@ -245,7 +253,7 @@ def pinned(
 
 
 def _hot(survey: machine.Machine) -> int:
-    return max(16 * KIB, min(128 * KIB, memory.down_to_power(memory.second_level(survey) / 8)))
+    return max(64 * KIB, min(512 * KIB, memory.down_to_power(memory.second_level(survey) / 2)))
 
 
 def _cpus(survey: machine.Machine, count: int) -> list[int]:
@@ -263,6 +271,7 @@ def _check(
     workers: int,
     cpus: int,
     hot: int,
+    a_session: int,
     periods_us: dict[str, int],
     short_us: int,
     long_us: int,
@@ -284,7 +293,8 @@ def _check(
             f"{workers!r} workers cannot share {cpus} CPUs.", f"Give {cpus} to {MOST_WORKERS} workers."
         )
     memory.check("hot_bytes", [hot], 4096)
-    memory.check_room(SESSIONS * hot, 0, survey)
+    memory.check("session_bytes", [a_session], 4096)
+    memory.check_room(max(workers * hot, SESSIONS * a_session), 0, survey)
     for owner, value in periods_us.items():
         if not isinstance(value, int) or not 10 <= value <= 100_000:
             raise ParameterError(f"{owner}_period_us must be a number from 10 to 100,000, not {value!r}.")
@@ -324,15 +334,16 @@ def _place(run: Run, tids: list[int], cpus: list[int], placed: str) -> None:
 
 def _told(records: list[workloads.Record], owner: str) -> dict[str, Any]:
     """One trial in a row."""
-    requests = pd.DataFrame([record.values for record in records if record.kind == "request"])
+    every = pd.DataFrame([record.values for record in records if record.kind == "request"])
     workers = pd.DataFrame([record.values for record in records if record.kind == "worker"])
+    requests = every[every["number"] >= FIRST * len(workers)]
     (intruder,) = (record for record in records if record.kind == "intruder")
     latency, work = requests["done"] - requests["due"], requests["done"] - requests["start"]
     moved = requests["moved"].astype(bool)
     late = requests["sent"] - requests["due"] if "sent" in requests else pd.Series([np.nan])
     return {
         "requests": int(workers["requests"].sum()),
-        "moves": int(moved.sum()),
+        "moves": int(every["moved"].sum()),
         "kernel_moves": float(workers["kernel_moves"].sum()) if "kernel_moves" in workers else np.nan,
         "cpu_ns": int(workers["cpu_ns"].sum()),
         "voluntary_switches": int(workers["voluntary"].sum()),
@@ -344,12 +355,12 @@ def _told(records: list[workloads.Record], owner: str) -> dict[str, Any]:
         "work_p99_ns": float(work.quantile(0.99)),
         "moved_work_p50_ns": float(work[moved].median()),
         "stayed_work_p50_ns": float(work[~moved].median()),
-        "queue_requests": _longest_queue(requests, owner),
+        "queue_requests": _longest_queue(every, owner),
         "wait_max_ns": float(requests["wait"].max()) if "wait" in requests else np.nan,
         "dispatched_late_p99_ns": float(late.quantile(0.99)),
         "stalls": intruder["stalls"],
         "stalled_cpu_ns": intruder["cpu_ns"],
-        "sent": len(requests),
+        "sent": len(every),
     }
 
 

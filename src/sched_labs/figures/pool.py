@@ -1,4 +1,4 @@
-"""A pool of workers, pinned or free: what requests cost, and how long they take while a CPU is taken away."""
+"""A pool of workers, pinned or free: how long requests take while a CPU is taken away."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from .panels import TIME, Panel, check_predictions, dots, in_words
 KIND = "pool.pinned"
 WHO = {"none": "nobody", "short": "short pieces", "long": "long pieces"}
 PANELS = [
-    Panel("The thread's data: CPU time a request", "thread_cpu_ns_per_request", TIME,
-          "thread_cpu_lo_ns_per_request", "thread_cpu_hi_ns_per_request", guessed=False),
+    Panel("The thread's data: half are done within", "thread_p50_ns", TIME, "thread_p50_lo_ns",
+          "thread_p50_hi_ns", guessed=False),
     Panel("The thread's data: 99 % are done within", "thread_p99_ns", TIME, "thread_p99_lo_ns",
           "thread_p99_hi_ns"),
     Panel("The request's data: 99 % are done within", "request_p99_ns", TIME, "request_p99_lo_ns",
           "request_p99_hi_ns", guessed=False),
 ]  # fmt: skip
-_VALUES = ("p99_ns", "p99_lo_ns", "p99_hi_ns", "cpu_ns_per_request", "cpu_lo_ns_per_request",
-           "cpu_hi_ns_per_request", "queue_requests")  # fmt: skip
+_VALUES = ("p50_ns", "p50_lo_ns", "p50_hi_ns", "p99_ns", "p99_lo_ns", "p99_hi_ns", "queue_requests")
 _COLUMNS = ("owner", "intruder", "placement", *_VALUES)
 
 
@@ -29,10 +28,8 @@ def frame(result: Drawable) -> pd.DataFrame:
     """What the figure shows, one row per intruder and placement.
 
     - case: intruder and placement in one word, such as short_pinned
-    - thread_p99_ns, thread_p99_lo_ns, thread_p99_hi_ns: from the time at which a request was due until it was
+    - thread_p50_ns, thread_p99_ns, with _lo_ and _hi_: from the time at which a request was due until it was
       done, where the data are the thread's; the same with request_ where they are the request's
-    - thread_cpu_ns_per_request, thread_cpu_lo_ns_per_request, thread_cpu_hi_ns_per_request, and the same with
-      request_: CPU time of the workers
     - thread_queue_requests, request_queue_requests: the longest queue in the program
 
     Raises ResultError when nothing was measured.
@@ -48,7 +45,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
-    """Draw what requests cost and the slowest hundredth of them; predictions are of the latter."""
+    """Draw the middle request and the slowest hundredth; predictions are of the latter."""
     check_predictions(PANELS, predictions)
     table = frame(result)
     names = {
@@ -80,7 +77,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
 
 
 def _caption(table: pd.DataFrame) -> str:
-    """Pinned against free, where the data are the thread's: what it costs, and by how a CPU is taken away."""
+    """Pinned against free, where the data are the thread's: the middle, and the tail by who takes a CPU."""
     cases = table.set_index("case")
 
     def both(column: str, intruder: str) -> str:
@@ -96,7 +93,7 @@ def _caption(table: pd.DataFrame) -> str:
         return "Only one placement was measured."
     late = listed([f"{words[name]} {both('thread_p99_ns', name)}" for name in there])
     return (
-        "Where the data are the thread's, the CPU time of a request is "
-        f"{both('thread_cpu_ns_per_request', there[0])}, {words[there[0]]}; "
-        f"99 of 100 requests are done within: {late}."
+        "Where the data are the thread's, half of the requests are done within "
+        f"{both('thread_p50_ns', there[0])}, {words[there[0]]}; "
+        f"99 of 100 are done within: {late}."
     )

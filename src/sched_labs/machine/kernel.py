@@ -9,6 +9,7 @@ from .facts import Fact, look
 from .seen import Seen
 
 _SCHED_EXT = "/sys/kernel/sched_ext"
+_RUN_QUEUES = ("/proc/sched_debug", "/sys/kernel/debug/sched/debug")
 
 _BOOT_OPTIONS = {
     "isolcpus", "nohz", "nohz_full", "rcu_nocbs", "irqaffinity", "mitigations", "nosmt", "preempt",
@@ -46,6 +47,7 @@ def look_release(seen: Seen) -> Iterator[Fact]:
     {
         "kernel.scheduler": "scheduler of ordinary processes",
         "kernel.sched_ext": "sched_ext",
+        "kernel.sched_debug": "file with every run queue",
         "kernel.slice_ns": "slice of this process",
     }
 )
@@ -65,6 +67,9 @@ def look_scheduler(seen: Seen) -> Iterator[Fact]:
         )
     else:
         yield Fact("kernel.sched_ext", "not built", "", _SCHED_EXT, "the kernel shows no such folder")
+    places = [path for path in _RUN_QUEUES if files.exists(path)]
+    why = "5.13 moved it from /proc to debugfs, which only root may read, and no one under lockdown"
+    yield Fact("kernel.sched_debug", next(iter(places), None), "", _RUN_QUEUES[-1], "" if places else why)
     own = seen.own_sched.get("se.slice", "")
     why = "this kernel does not show it (EEVDF from 6.12 on does)"
     known = own.isdigit()

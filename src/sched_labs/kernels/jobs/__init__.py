@@ -33,6 +33,9 @@ JOBS = {
         ("sleeper",),
         "how late a real-time thread wakes during long system calls",
     ),
+    "yielding": Job(
+        f"{_HERE}.yielding:yielding", ("yielder",), "how often the CPU changes hands when threads yield"
+    ),
     "run_queue": Job(
         f"{_HERE}.probe:run_queue", ("sleeper",), "the run-queue probe (BPF) on a sleeper among hogs"
     ),

@@ -39,7 +39,7 @@ static struct {
     long workers, sessions, period_us, duration_ms, stall_us, every_us;
     size_t hot, line;
     bool by_thread;
-} plan = {.workers = 4, .sessions = 64, .period_us = 200, .duration_ms = 200, .stall_us = 0, .every_us = 100000,
+} plan = {.workers = 2, .sessions = 64, .period_us = 200, .duration_ms = 200, .stall_us = 0, .every_us = 100000,
           .hot = 128 << 10, .line = 64, .by_thread = true};
 
 /* What the intruder shares with us. */
