@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import dataclasses
 import hashlib
 import json
@@ -18,6 +19,7 @@ import textwrap
 import time
 import types
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from sched_labs.kernels import (
     packages,
     qemu,
     runner,
+    stillclock,
     wire,
 )
 from sched_labs.kernels.errors import (
@@ -1064,3 +1067,26 @@ def test_what_people_say_about_machines_is_not_judged_in_a_guests_time() -> None
         verdicts = [verdict.outcome for _, verdict in judge(_as_if("context_switch.matrix", timing))]
         assert len(verdicts) > 3
         assert set(verdicts) == {UNKNOWN}
+
+
+def test_the_calendar_stands_still_for_a_deterministic_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = stillclock.library()
+    assert path == stillclock.library() and [path] == list(path.parent.iterdir()), "made once, nothing beside"
+    seconds = (ctypes.c_long * 2)()
+    assert ctypes.CDLL(str(path)).gettimeofday(seconds, None) == 0
+    assert list(seconds) == [datetime(2026, 1, 1, tzinfo=UTC).timestamp(), 0]
+
+
+def test_without_a_compiler_there_is_no_deterministic_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(QemuError, match="no C compiler"):
+        stillclock.library()
+    monkeypatch.setenv("CC", "false")
+    with pytest.raises(QemuError, match="cannot be compiled"):
+        stillclock.library()

@@ -57,15 +57,6 @@ def difference(answer: Any) -> str:
     return ""
 
 
-def check_equal(answer: Any, expected: Any) -> None:
-    """Equal to the digit; skips where it is not, on a machine that kept QEMU waiting."""
-    if answer.value != expected and answer.starved:
-        pytest.skip(
-            "other digits, and QEMU had to wait for a CPU of this busy machine: compare on an idle one"
-        )
-    assert answer.value == expected
-
-
 def late(answer: Any, share: float) -> int:
     """A quantile of the lateness, in virtual ns."""
     values = sorted(answer.value["late_ns"])
@@ -97,7 +88,6 @@ def main() -> None:
     for name in sys.argv[1:] or kernels.gallery():
         answer = run(name)
         check_relations(answer)
-        assert not answer.starved, "this machine is too busy to record on: QEMU had to wait for a CPU"
         (FOLDER / f"{JOB}-{name}.json").write_text(as_text(answer))
         print(
             f"{name}: p50 {late(answer, 0.5)}, p99 {late(answer, 0.99)} virtual ns, {answer.duration_s:.1f} s"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..workloads.launch import MARKER, owner_mark
-from . import wire
+from . import stillclock, wire
 from .errors import GuestError, QemuError
 
 VM_KVM, VM_EMULATED, DETERMINISTIC = "vm-kvm", "vm-emulated", "deterministic"
@@ -186,7 +186,6 @@ class Boot:
     up: dict[str, Any] = field(default_factory=dict)
     boot_s: float = 0.0
     duration_s: float = 0.0
-    waited_s: float = 0.0  # how long QEMU's threads stood ready without a CPU of this machine
 
 
 class _Line:
@@ -240,10 +239,15 @@ def boot(
         qemu = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *words],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaint, pass_fds=keep,
-            start_new_session=True, env={"PATH": os.environ.get("PATH", os.defpath), MARKER: owner_mark()},
+            start_new_session=True, env=_environment(guest),
         )  # fmt: skip
         undo.callback(_end, qemu)
         return _listen(guest, qemu, console, answers, started, deadline_s, progress, complaint)
+
+
+def _environment(guest: Guest) -> dict[str, str]:
+    words = {"PATH": os.environ.get("PATH", os.defpath), MARKER: owner_mark()}
+    return words | ({"LD_PRELOAD": str(stillclock.library())} if guest.timing == DETERMINISTIC else {})
 
 
 def _end(qemu: subprocess.Popen[bytes]) -> None:
@@ -296,7 +300,6 @@ def _listen(
                         raise _broken(seen)
                 elif _take(got, message, started, progress):
                     got.duration_s = time.monotonic() - started
-                    got.waited_s = _waited_s(qemu.pid)
                     return got
         if running:
             time.sleep(_LOOK_EVERY_S)
@@ -328,15 +331,6 @@ def _take(
             )
         return True
     return False
-
-
-def _waited_s(pid: int) -> float:
-    """Run delay of all threads of a process, in s, by their schedstat; 0 where that is not counted."""
-    waited_ns = 0
-    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        with contextlib.suppress(OSError):
-            waited_ns += int(path.read_text().split()[1])
-    return waited_ns / 1e9
 
 
 def _let_it_finish(console: _Line) -> None:

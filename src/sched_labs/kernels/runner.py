@@ -27,8 +27,6 @@ Say = Callable[[str, float | None], None]
 TIMINGS = ("vm", VM_KVM, VM_EMULATED, DETERMINISTIC)
 DEADLINE_S = 300.0
 
-_WAITED_SHARE = 0.05  # of a run; on an idle machine it is far below 0.01
-
 _CAVEATS = {
     VM_KVM: (
         "info",
@@ -64,7 +62,6 @@ class Answer:
     retries: int  # guests that broke before this one
     key: dict[str, str]  # what a deterministic answer depends on: equal keys, equal answers
     notes: list[tuple[str, str]]  # level and text, as in a Result
-    starved: bool  # QEMU had to wait for a CPU of this machine: a deterministic answer may have other digits
 
     def to_json(self) -> dict[str, Any]:
         """Everything but where the kernel is on this disk."""
@@ -184,15 +181,6 @@ def run(
         raise _as_raised(boot.error)
     if retries:
         notes.append(("info", "The first guest broke; a second one answered."))
-    starved = boot.waited_s > _WAITED_SHARE * boot.duration_s
-    if starved and guest.timing == DETERMINISTIC:
-        notes.append(
-            (
-                "flag",
-                f"QEMU's threads waited {boot.waited_s:.1f} s for a CPU of this busy machine, in a run of "
-                f"{boot.duration_s:.1f} s.  Its digits may then be others: repeat it on an idle one.",
-            )
-        )
     return Answer(
         value=boot.result,
         job=wanted.call,
@@ -213,7 +201,6 @@ def run(
             "sources": _digest(*(text for _, text in sorted(overlay.sources().items()))),
         },
         notes=notes,
-        starved=starved,
     )
 
 

@@ -10,8 +10,8 @@ A survey takes short looks that undo themselves and needs no privilege. Every ke
 machine: where a thing cannot be known, the value is None and `why` says why. A limit that is not set is the
 text "none"; a list may be empty.
 
-- kernel: release, build, config, boot_options, scheduler, sched_ext, sched_debug, slice_ns, preemption, realtime,
-  lockdown, debugfs, hz (measured), hz_told
+- kernel: release, build, config, boot_options, scheduler, sched_ext, sched_debug, slice_ns, preemption,
+  realtime, lockdown, debugfs, hz (measured), hz_told
 - proc: schedstat, sched, pressure, schedstats
 - clock: source, sources, read_ns, read_python_ns, high_resolution
 - cpu: model, arch, count, allowed, sockets, cores, smt, core_types, isolated, nohz_full, frequency_driver,
