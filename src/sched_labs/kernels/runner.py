@@ -38,7 +38,7 @@ _CAVEATS = {
         "millisecond up; shorter times say nothing about any machine.",
     ),
     DETERMINISTIC: (
-        "flag",
+        "info",
         "Virtual time: one instruction is one virtual nanosecond, on one CPU without caches.  The same run "
         "gives the same numbers to the digit, and they are not the times of any machine.",
     ),
