@@ -109,6 +109,7 @@ def test_verdicts_come_from_the_newest_run_the_recorded_one_or_nobody(
     kinds = ("one.here", "one.recorded", "one.nowhere")
     made = [claims.Claim(kind, f"About {kind}.", "nobody", kind, check("for a reason")) for kind in kinds]
     monkeypatch.setattr(claims, "CLAIMS", made)
+    monkeypatch.setattr("sched_labs.experiments.find", _experiment)
     monkeypatch.setattr("sched_labs.result.latest", lambda kind: _run(kind) if kind == kinds[0] else None)
     monkeypatch.setattr("sched_labs.result.recorded", lambda kind: _run(kind) if kind == kinds[1] else None)
     text = generated.fill("<!-- sched-labs: verdicts -->", generated.Material(*book))
@@ -116,6 +117,7 @@ def test_verdicts_come_from_the_newest_run_the_recorded_one_or_nobody(
     assert text.index("one.here") < text.index("one.recorded") < text.index("Not judged here")
     assert "| About one.nowhere. | nobody | Nobody has run its experiment. |" in text
     assert text.count("for a reason") == 2
+    assert text.count("<p>Do this &amp; that, and look.</p>") == 2, "what its experiment does"
 
 
 def test_a_saved_run_with_other_columns_gives_way_to_the_recorded_one(
@@ -147,6 +149,7 @@ def test_a_check_that_breaks_is_named_and_costs_no_other_verdict(
         claims.Claim("000-902", "This one holds.", "nobody", "one.here", sound),
     ]
     monkeypatch.setattr(claims, "CLAIMS", made)
+    monkeypatch.setattr("sched_labs.experiments.find", _experiment)
     monkeypatch.setattr("sched_labs.result.latest", _run)
     made_from = generated.Material(*book)
     text = generated.fill("<!-- sched-labs: verdicts -->", made_from)
@@ -168,6 +171,17 @@ def test_a_check_that_breaks_fails_the_build_whose_pages_are_there(monkeypatch: 
         monkeypatch.setattr(command.pages, "build", lambda *given, broken=broken: broken)
         assert command.main(["build", "--root", str(ROOT)]) == status
     assert any("000-901" in text for text in said) and said[-1].startswith("pages: ")
+
+
+def _experiment(kind: str) -> Any:
+    def constructed() -> None:
+        """Do this & that,
+        and look.
+
+        More of it.
+        """
+
+    return constructed
 
 
 def _run(kind: str) -> Result:

@@ -7,6 +7,7 @@ nothing is built again without need.
 
 from __future__ import annotations
 
+import inspect
 import platform
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -212,6 +213,7 @@ def _verdicts(made_from: Material) -> str:
     A check that breaks is named at the end of the page, and costs only its own verdict.
     """
     from ..claims import CLAIMS, BrokenCheck, Judgement
+    from ..experiments import find
     from ..result import latest, recorded
 
     found, without, broken = [], [], []
@@ -227,7 +229,9 @@ def _verdicts(made_from: Material) -> str:
         if result is None:
             without += [(claim.text, claim.source, "Nobody has run its experiment.") for claim in claims]
             continue
-        lines = [f"### {kind}", f"<p><small>{whose}: {escape(result.provenance_line())}</small></p>"]
+        does = (inspect.getdoc(find(kind)) or "").partition("\n\n")[0].replace("\n", " ")
+        told = f"<p><small>{whose}: {escape(result.provenance_line())}</small></p>"
+        lines = [f"### {kind}", f"<p>{escape(does)}</p>", told]
         verdicts = []
         for claim in claims:
             try:
