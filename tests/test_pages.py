@@ -52,6 +52,14 @@ class Visit:
         }
 
 
+# The theme is chosen once the page is there, and buttons fade from one colour to the other.
+SETTLED = """async () => {
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const fading = document.getAnimations().filter((each) => each instanceof CSSTransition);
+    await Promise.allSettled(fading.map((each) => each.finished));
+}"""
+
+
 @pytest.fixture
 def visit(browser: Any, real_book: Path) -> Iterator[Any]:
     """Open one page of the real book with a width and a colour scheme."""
@@ -63,6 +71,7 @@ def visit(browser: Any, real_book: Path) -> Iterator[Any]:
         seen = Visit(context.new_page())
         seen.page.goto((real_book / "html" / f"{name}.html").as_uri(), wait_until="load")
         seen.page.evaluate("document.fonts.ready")
+        seen.page.evaluate(SETTLED)
         return seen
 
     yield open_page
