@@ -170,6 +170,14 @@ def test_an_emulated_machine_says_nothing_under_a_millisecond(here: Result) -> N
     assert "µs" not in figure.alt
 
 
+def test_an_emulated_machine_in_which_nothing_lasts_a_millisecond_is_one_bar(here: Result) -> None:
+    early = dataclasses.replace(here, data=here.data.assign(late_ns=here.data["late_ns"].clip(upper=400_000)))
+    figure = picture.gallery([emulated(early)])
+    assert figure.data["wakes"].tolist() == [len(here.data)]
+    low, high = figure.mpl.axes[0].get_xlim()
+    assert 0 < low < 1e6 < high
+
+
 def test_what_cannot_be_drawn(here: Result) -> None:
     with pytest.raises(ParameterError):
         picture.gallery([])

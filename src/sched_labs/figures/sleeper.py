@@ -98,7 +98,8 @@ def gallery(
         drawing = canvas(96 * len(ordered) + 62 * ((virtual > 0) + (virtual < len(ordered))))
         panels = drawing.subplots(len(ordered), 1, squeeze=False)[:, 0]
         shown = table[table["low_ns"] > 0]
-        low = shown["low_ns"].min() / 1.3
+        # In an emulated machine all may be in the one bar from 0 that is too short to tell.
+        low = (EMULATED_FLOOR_NS / 2 if shown.empty else shown["low_ns"].min()) / 1.3
         high = max([table["high_ns"].max(), *(ns for _, ns in marks)]) * 1.5
         for place, (result, panel) in enumerate(zip(ordered, panels, strict=True)):
             timing = _timing(result)
