@@ -43,6 +43,9 @@ def test_what_is_noticed_at_a_tick_comes_off_the_next_runtime() -> None:
         [21 * MS, 120 * MS, 219 * MS, 321 * MS, 420 * MS]
     )
     assert late.used_us == pytest.approx(100 * MS, abs=3 * MS), "overrun and paid back"
+    # With ticks at 2, 5, 8 ... the first quota ends at one.
+    other = bandwidth.replay(20 * MS, 100 * MS, None, tick_us=3 * MS, tick_at_us=302 * MS, **given)
+    assert other.intervals["start_us"].iloc[0] == pytest.approx(20 * MS)
 
 
 def test_a_wake_up_on_a_busy_cpu_shows_that_its_runtime_is_used_up() -> None:

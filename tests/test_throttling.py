@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import cgroups, figures, lock, workloads
+from sched_labs import cgroups, figures, lock, machine, workloads
 from sched_labs.errors import ParameterError, PlacementError, WorkloadError
 from sched_labs.experiments import isolation, quota, service
 from sched_labs.experiments.base import Experiment
@@ -272,6 +272,18 @@ def test_the_model_begins_its_periods_when_the_kernel_did(boundary_ms: int | Non
         "cpus": [0], "slice_us": 5000, "tick_us": None, "duration_s": 1.0, "work_us": 30_000,
     }  # fmt: skip
     assert service.modelled(data, parameters).latency_ns.round().tolist() == [latency_ms * MS]
+
+
+def test_a_tick_is_seen_where_the_next_ones_are() -> None:
+    tick_ns = machine.survey().tick_ns
+    if tick_ns is None:
+        pytest.skip("this kernel does not tell its tick")
+    seen = [service._tick_ns() for _ in range(7)]
+    assert None not in seen
+    # Round the circle of a tick, most lie close together; one may come late on a busy machine.
+    phases = np.array(seen, dtype=float) % tick_ns
+    apart = np.abs(phases - np.median(phases))
+    assert np.median(np.minimum(apart, tick_ns - apart)) < tick_ns / 4
 
 
 @pytest.mark.usefixtures("allowed")

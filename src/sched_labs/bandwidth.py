@@ -288,13 +288,15 @@ def replay(
     burst_us: float = 0,
     slice_us: float = 5000,
     tick_us: float = 0,
+    tick_at_us: float = 0,
     work_us: float | None = None,
 ) -> Simulation:
     """As `simulate`, for requests that arrive at given times (µs from a period's start, ascending).
 
     For the model of a run whose arrivals were recorded.  None: threads that never sleep.
-    tick_us    from one tick of the machine to the next, counted from the first period's start; 0 for a kernel
-               that notices on the microsecond that a runtime is used up
+    tick_us    from one tick of the machine to the next; 0 for a kernel that notices on the microsecond that a
+               runtime is used up
+    tick_at_us when one of the ticks is
     Raises ParameterError as `simulate` does, and for arrivals out of order or outside the duration.
     """
     check(quota_us, period_us, threads=threads, cpus=cpus, burst_us=burst_us, slice_us=slice_us)
@@ -315,7 +317,7 @@ def replay(
             )
         arrivals, work = array.tolist(), float(work_us)
     times = (float(value) for value in (quota_us, period_us, burst_us, slice_us, tick_us))
-    group = _Group(*times, cpus=min(threads, cpus), threads=threads)
+    group = _Group(*times, tick_at=float(tick_at_us), cpus=min(threads, cpus), threads=threads)
     finished = group.run(arrivals, work, duration_s * 1e6)
     at, done = np.array(arrivals, dtype=float), np.array(finished, dtype=float)
     completed = np.isfinite(done)
@@ -327,6 +329,7 @@ def replay(
         "burst_us": burst_us,
         "slice_us": slice_us,
         "tick_us": tick_us,
+        "tick_at_us": tick_at_us,
         "duration_s": duration_s,
         "arrivals": None if arrivals_us is None else len(arrivals),
         "work_us": work_us,
@@ -391,10 +394,10 @@ class _Group:
 
     def __init__(
         self, quota: float, period: float, burst: float, slice_: float, tick: float, *,
-        cpus: int, threads: int,
+        tick_at: float, cpus: int, threads: int,
     ) -> None:  # fmt: skip
         self.quota, self.period, self.burst, self.slice, self.tick = quota, period, burst, slice_, tick
-        self.cpus = cpus
+        self.tick_at, self.cpus = tick_at, cpus
         # Threads that may wake up on a CPU where another runs; of no account where all is seen at once.
         self.spare = threads - cpus if tick else 0
         self.nr_periods = self.nr_throttled = self.nr_bursts = 0
@@ -404,7 +407,7 @@ class _Group:
 
     def run(self, arrivals: Sequence[float], work: float, end: float) -> list[float]:
         """Run until `end`; return when each request was finished (infinite for those that were not)."""
-        cpus, slice_, tick, spare = self.cpus, self.slice, self.tick, self.spare
+        cpus, slice_, tick, tick_at, spare = self.cpus, self.slice, self.tick, self.tick_at, self.spare
         # Each setting of quota, period and burst fills the pool up by a quota (tg_set_cfs_bandwidth), so that
         # a group begins with its whole burst in hand.
         pool = filled = self.quota + self.burst
@@ -447,7 +450,9 @@ class _Group:
                     throttled[cpu] = now
                     return
             if held > _NOTHING:
-                seen[cpu] = tick * math.ceil((now + held) / tick) if tick else now + held
+                seen[cpu] = now + held
+                if tick:
+                    seen[cpu] = tick * math.ceil((now + held - tick_at) / tick) + tick_at
             unseen = seen[cpu] - now
             length = chunk[cpu] = unseen if unseen < wanted else wanted
             ending = ends[cpu] = now + length

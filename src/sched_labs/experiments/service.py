@@ -35,6 +35,8 @@ SMOOTHED_BINS = 1.5  # the standard deviation of what a latency is spread over
 COLUMNS = ("limit", "demand_percent", "neighbour")
 PRESSURE = "/proc/pressure/cpu"
 LONGEST_WATCH_S = 3600.0
+MONOTONIC_COARSE = 6  # linux/time.h: the module time has no name for it
+TICKS = 5  # the one that is seen most sharply counts
 EDGE_NS = 1_000_000  # how precisely the begin of a period is to be seen
 Around = Callable[[workloads.Workload, cgroups.Group | None], contextlib.AbstractContextManager[None]]
 _MISSING = stats.Interval(np.nan, np.nan, np.nan)
@@ -204,7 +206,7 @@ def latency(
     if arrivals not in ("poisson", "even", "closed"):
         raise ParameterError(f"arrivals is poisson, even or closed, not {arrivals!r}.")
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.2, quick=0.52, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.2, quick=0.8, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
     run.begin()
     limited = may_limit(run)
@@ -334,8 +336,8 @@ def modelled(data: pd.DataFrame, parameters: Mapping[str, Any]) -> pd.DataFrame:
     Only for conditions with a quota, Poisson or even arrivals and an idle neighbour; empty without any.  A
     request costs the CPU time that it took on average in its block, system calls included.  The model's group
     has its CPUs for itself.  Its periods begin when those of the measured group did, or with the run where
-    that was not seen, and ticks are counted from there.  As in the measurement, a request that nobody had
-    finished at the end counts with the time that it had waited until then.
+    that was not seen, and its ticks are where the machine's were.  As in the measurement, a request that
+    nobody had finished at the end counts with the time that it had waited until then.
     """
     return pd.concat(
         [
@@ -435,6 +437,7 @@ def _simulated(
                 burst_us=p["quota_us"] if about["limit"] == "quota + burst" else 0,
                 slice_us=p["slice_us"] or 5000,
                 tick_us=p["tick_us"] or 0,
+                tick_at_us=(block.get("tick_ns") or 0) / 1000 + into_us,
                 duration_s=max(p["duration_s"], block["elapsed_ns"] / 1e9) + into_us / 1e6,
                 work_us=work_us,
             ),
@@ -536,9 +539,9 @@ def serve(
             group.add(service.pid)
         if condition.hogs:
             _neighbour(stack, server, condition, group)
-        boundary = None
+        boundary = tick = None
         if group and condition.limit.startswith("quota") and condition.neighbour == "idle":
-            boundary = _boundary_ns(group, server)
+            boundary, tick = _boundary_ns(group, server), _tick_ns()
         if around:
             stack.enter_context(around(service, group))
         counted = group.counted() if group else None
@@ -551,6 +554,7 @@ def serve(
     total = next(record for record in records if record.kind == "service")
     run.parameters["blocks"][-1] |= {
         "boundary_ns": None if boundary is None else boundary - total["began_ns"],
+        "tick_ns": None if tick is None else tick - total["began_ns"],
         "periods": counted.periods if counted else 0,
         "throttled_periods": counted.throttled_periods if counted else 0,
         "throttled_ns": counted.throttled_ns if counted else 0,
@@ -581,6 +585,23 @@ def _boundary_ns(group: cgroups.Group, server: Server) -> int | None:
             return (last + now) // 2
         last, count = now, periods
     return None
+
+
+def _tick_ns() -> int | None:
+    """When there was a tick of the timer, by the monotonic clock; None where none was seen.
+
+    The coarse clock stands still from one tick to the next (clock_getres(2)), and all CPUs have theirs at the
+    same moments, but where the kernel was booted with skew_tick=1.
+    """
+    seen: list[tuple[int, int]] = []
+    until = time.monotonic_ns() + 100_000_000
+    last, before = time.clock_gettime_ns(MONOTONIC_COARSE), time.monotonic_ns()
+    while len(seen) < TICKS and before < until:
+        coarse, now = time.clock_gettime_ns(MONOTONIC_COARSE), time.monotonic_ns()
+        if coarse != last:
+            seen.append((now - before, now))
+        last, before = coarse, now
+    return min(seen)[1] if seen else None
 
 
 def _group(server: Server, condition: Condition) -> contextlib.AbstractContextManager[cgroups.Group]:
