@@ -231,6 +231,7 @@ def test_without_privilege_it_says_what_is_missing(own_lock: None, monkeypatch: 
         {"cpus": 10_000},
         {"hot_bytes": 10},
         {"hot_bytes": 1 << 40},
+        {"session_bytes": 10},
         {"thread_period_us": 0},
         {"request_period_us": 0},
         {"short_us": 0},
