@@ -78,8 +78,9 @@ def test_a_busy_machine_changes_no_digit() -> None:
     with workloads.start("burn", ["--workers", threads, "--duration-ms", "600000"], deadline_s=600) as hogs:
         hogs.go()
         made = kernels.run(kernel, "long_system_call", timing="deterministic", append=append)
+    # Where the recording has another key (another QEMU, another package), against an undisturbed run.
     if made.key != held["key"]:
-        pytest.skip("recorded with another key")
+        held = kernels.run(kernel, "long_system_call", timing="deterministic", append=append).to_json()
     assert made.value == held["value"]
 
 

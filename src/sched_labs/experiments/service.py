@@ -436,7 +436,7 @@ def _simulated(
                 cpus=len(p["cpus"]),
                 burst_us=p["quota_us"] if about["limit"] == "quota + burst" else 0,
                 slice_us=p["slice_us"] or 5000,
-                tick_us=p["tick_us"] or 0,
+                tick_us=p.get("tick_us") or 0,
                 tick_at_us=(block.get("tick_ns") or 0) / 1000 + into_us,
                 duration_s=max(p["duration_s"], block["elapsed_ns"] / 1e9) + into_us / 1e6,
                 work_us=work_us,
