@@ -274,6 +274,24 @@ def test_the_model_begins_its_periods_when_the_kernel_did(boundary_ms: int | Non
     assert service.modelled(data, parameters).latency_ns.round().tolist() == [latency_ms * MS]
 
 
+def test_model_and_kernel_are_compared_by_the_periods_that_the_kernel_counted() -> None:
+    """The same CONSTRUCTED request, throttled once; two periods were counted outside of the run's ten."""
+    about = {"limit": "quota", "demand_percent": 80, "neighbour": "idle", "hogs": 0, "trial": 0}
+    data = pd.DataFrame([about | {"arrival_ns": 0, "latency_ns": 110.0 * MS, "waited_ns": 0}])
+    block = about | {
+        "arrived": 1, "completed": 1, "waiting": 0, "elapsed_ns": 1000 * MS, "cpu_ns": 30 * MS,
+        "involuntary": 0, "run_delay_ns": 0, "boundary_ns": 0, "tick_ns": None, "periods": 12,
+        "throttled_periods": 1, "throttled_ns": 80 * MS, "pressure_us": None, "pressure_window_ns": 1000 * MS,
+    }  # fmt: skip
+    parameters = {
+        "blocks": [block], "quota_us": 20_000, "period_us": 100_000, "arrivals": "poisson", "threads": 1,
+        "cpus": [0], "slice_us": 5000, "tick_us": None, "duration_s": 1.0, "work_us": 30_000,
+    }  # fmt: skip
+    error = service.model_error(Result("service.latency", data, {"cpus": 1}, parameters)).iloc[0]
+    assert error.throttled_percent == error.model_throttled_percent == 100 / 12
+    assert error.off_by_points == 0
+
+
 def test_a_tick_is_seen_where_the_next_ones_are() -> None:
     tick_ns = machine.survey().tick_ns
     if tick_ns is None:

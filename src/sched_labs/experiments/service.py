@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -355,7 +356,9 @@ def model_error(result: Result) -> pd.DataFrame:
     """How far the model is from the measurement, one row per condition that it computes.
 
     limit, demand_percent
-    throttled_percent, model_throttled_percent, off_by_points   throttled periods, and the difference
+    throttled_percent, model_throttled_percent, off_by_points   throttled periods, both of those that the
+                               kernel counted, and the difference.  It counts one before the first request
+                               and one after the last where the counters are read so long before and after
     p99_ns, model_p99_ns       medians over trials
     second_mode_ns, model_second_mode_ns, off_by_bars   where latencies beyond what is usual without a limit
                                are densest, and the difference in bins of a quarter of a doubling; missing
@@ -365,20 +368,18 @@ def model_error(result: Result) -> pd.DataFrame:
     summary, computed = result.summary(), modelled(data, result.parameters)
     plain = data[(data.limit == "none") & (data.neighbour == "idle")]
     usual = float(plain.latency_ns.fillna(plain.waited_ns).quantile(0.99)) if len(plain) else np.inf
-    counts: dict[tuple[str, int], list[int]] = {}
+    counts: Counter[tuple[str, int]] = Counter()
     for about, run in _simulated(data, result.parameters):
-        entry = counts.setdefault((about["limit"], about["demand_percent"]), [0, 0])
-        entry[0] += run.nr_throttled
-        entry[1] += run.nr_periods
+        counts[about["limit"], about["demand_percent"]] += run.nr_throttled
     rows = []
-    for (limit, demand), (throttled, periods) in counts.items():
+    for (limit, demand), throttled in counts.items():
         same = (summary.limit == limit) & (summary.demand_percent == demand) & (summary.neighbour == "idle")
         measured = summary[same].iloc[0]
         own = computed[(computed.limit == limit) & (computed.demand_percent == demand)]
         latency = own.latency_ns
         beyond = latency[latency > usual]
         mode = _mode_ns(beyond) if len(beyond) >= BEYOND * max(len(latency), 1) else np.nan
-        percent = 100 * throttled / max(periods, 1)
+        percent = 100 * throttled / max(measured.periods, 1)
         rows.append(
             {
                 "limit": limit,
