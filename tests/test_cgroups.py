@@ -270,7 +270,9 @@ def test_a_killed_program_leaves_no_group(reaped: bool) -> None:
 @pytest.mark.usefixtures("allowed")
 def test_what_a_guard_did_not_take_away_the_next_program_does() -> None:
     """The guard is killed too."""
-    program, path, child = killed("from sched_labs.cgroups import _Guard; _Guard.watch = lambda: None\n")
+    program, path, child = killed(
+        "from sched_labs.cgroups.leftovers import Guard; Guard.watch = lambda: None\n"
+    )
     try:
         program.send_signal(signal.SIGKILL)
         program.wait()
@@ -410,9 +412,9 @@ def test_the_wait_for_a_killed_process_ends(monkeypatch: pytest.MonkeyPatch) -> 
     def busy(self: Path) -> None:
         raise OSError(16, "Device or resource busy")
 
-    monkeypatch.setattr(cgroups, "_REMOVED_WITHIN_S", 0.05)
+    monkeypatch.setattr(cgroups.folders, "_REMOVED_WITHIN_S", 0.05)
     monkeypatch.setattr(Path, "rmdir", busy)
     start = time.monotonic()
     with pytest.raises(PlacementError, match=r"cannot be removed: it is in use.*\n.*sched-labs clean"):
-        cgroups._remove("/nowhere/sched-labs/1.1-x", {})
+        cgroups.folders.remove("/nowhere/sched-labs/1.1-x", {})
     assert time.monotonic() - start < 5

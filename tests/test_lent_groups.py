@@ -54,7 +54,7 @@ try:
                 said["refused"].append(file)
             else:
                 said["refused"].append(file + " TAKEN")
-    cgroups._Loan._channel.close()
+    cgroups.loan.Loan._channel.close()
     said["after"] = own.read_text()
     if END:
         os.kill(os.getpid(), 9)

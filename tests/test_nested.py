@@ -93,7 +93,7 @@ def test_without_groups_the_thread_runs_alone(monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_: object, **__: object) -> None:
         raise PlacementError("No control group can be made here: constructed.", "Ask.")
 
-    monkeypatch.setattr(cgroups, "_make", refuse)
+    monkeypatch.setattr(cgroups.making, "make", refuse)
     result = nested.groups(profile="tiny", save=False, progress=False)
     assert any(note.level == "missing" and "constructed" in note.text for note in result.notes)
     assert list(result.data.condition) == ["alone"] and not result.data.outer_periods.any()

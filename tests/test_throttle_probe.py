@@ -216,7 +216,7 @@ def test_without_groups_or_bpf_the_requests_are_served_all_the_same(
 
     tmp_path.chmod(0o1777)
     monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
-    monkeypatch.setattr(cgroups, "_make", refuse)
+    monkeypatch.setattr(cgroups.making, "make", refuse)
     result = experiment.timeline(profile="tiny", save=False, progress=False)
     assert any(note.level == "missing" and "constructed" in note.text for note in result.notes)
     assert not result.parameters["spans"] and not result.parameters["samples"]
