@@ -23,6 +23,7 @@ ALLOWED = sorted(os.sched_getaffinity(0))
 CPU = ALLOWED[-1]
 HERE = runqlat.available()
 live = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HERE.why}")
+two_cpus = pytest.mark.skipif(len(ALLOWED) < 2, reason="there is no other CPU")
 
 HOG = "import os, sys\nos.sched_setaffinity(0, {%d})\nprint(flush=True)\nwhile True: pass"
 SLEEPER = (
@@ -130,9 +131,8 @@ def test_a_sleeper_waits_for_its_cpu_to_wake_up() -> None:
 
 
 @live
+@two_cpus
 def test_a_wait_that_moves_is_followed() -> None:
-    if len(ALLOWED) < 2:
-        pytest.skip("a wait moves between two CPUs")
     with running(HOG, HOG, HOG) as pids, runqlat.watch(pids, 5, attribution=True) as probe:
         probe.start()
         for step in range(60):  # the one that waits has to go as well
@@ -232,10 +232,9 @@ def test_an_idle_cpu_is_no_room_for_a_thread_that_may_not_use_it() -> None:
 
 
 @live
+@two_cpus
 def test_busy_cpus_are_no_room() -> None:
     """A hog is pinned to each CPU that the threads may use: neither is ever idle."""
-    if len(ALLOWED) < 2:
-        pytest.skip("there is no other CPU")
     with running(HOG, cpu=ALLOWED[0]), running(HOG, HOG, SLEEPER) as (_, hog, sleeper):
         for pid in (hog, sleeper):
             os.sched_setaffinity(pid, {ALLOWED[0], CPU})
@@ -245,10 +244,9 @@ def test_busy_cpus_are_no_room() -> None:
 
 
 @live
+@two_cpus
 def test_a_cpu_that_is_idle_during_the_wait_is_noticed() -> None:
     """A thread stands behind hogs, bound to their CPU; while it waits it may use one that often is idle."""
-    if len(ALLOWED) < 2:
-        pytest.skip("there is no other CPU")
     idle_before = idle_s(ALLOWED[0])
     with (
         running(SLEEPER, cpu=ALLOWED[0]),
