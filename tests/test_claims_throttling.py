@@ -195,7 +195,7 @@ CASES: list[Case] = [
     ("000-102", UNKNOWN, [service(periods=3)], "Only 3 periods"),
     ("000-102", UNKNOWN, [service(throttled=0), free(waiting=30)], "The machine was not idle"),
     ("000-102", UNKNOWN, [free()], "did not measure a quota"),
-    ("002-093", HOLDS, [service()], "20 % of the requests, most of them near 60 ms"),
+    ("002-093", HOLDS, [service()], "20 % of the requests, densest near 60 ms"),
     ("002-093", FAILS, [service(beyond=0.5, mode=NAN)], "0.5 % of the requests"),
     ("002-093", UNKNOWN, [service(beyond=2, mode=NAN)], "too few"),
     ("002-093", UNKNOWN, [service(throttled=1)], "Only 1 % of the periods"),

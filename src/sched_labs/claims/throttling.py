@@ -171,7 +171,7 @@ def _second_mode(table: pd.DataFrame) -> Verdict:
     if row.throttled_percent < 5:
         raise CannotTell(f"Only {row.throttled_percent:.0f} % of the periods were throttled.")
     if math.isfinite(row.second_mode_ns):
-        reason = f"{row.beyond_percent:.0f} % of the requests, most of them near {ns(row.second_mode_ns)}."
+        reason = f"{row.beyond_percent:.0f} % of the requests, densest near {ns(row.second_mode_ns)}."
         return Verdict(HOLDS, reason)
     if row.beyond_percent <= 1:
         return Verdict(FAILS, f"{row.beyond_percent:.1f} % of the requests were later than without a limit.")

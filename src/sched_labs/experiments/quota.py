@@ -24,6 +24,7 @@ SHARES_PERCENT = (20, 50, 80)
 THREADS = (1, 2, 4, 16)
 MOST_THREADS = 64
 COUNT_TOLERANCE = 0.25  # by how much stalls and throttled periods may differ in number
+LEAST_BLOCK_US = 200_000  # so long that the part of a period with which it begins counts for little
 TICK_NS = 4_000_000  # where the kernel's is not known: 250 a second
 
 
@@ -118,7 +119,7 @@ def hog(
     shares_percent   quotas as a part of the period, of one CPU: 1 to 99
     periods_us       1,000 to 1,000,000; default: by profile
     trials           how often each cell is measured; in each trial every period is also run without a limit
-    cycles           periods per block
+    cycles           periods per block; default: by profile, and as many as 0.2 s hold of short ones
 
     Data: one row per gap of more than 0.2 ms in the worker's clock: share_percent (100: without a limit),
     period_ns, trial, at_ns (from the block's start), gap_ns.  The result's parameters hold blocks: for each
@@ -135,23 +136,27 @@ def hog(
             full=(5_000, 10_000, 20_000, 50_000, 100_000, 500_000),
         )
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    cycles = run.choose(tiny=5, quick=3, full=10) if cycles is None else cycles
+    few = run.choose(tiny=5, quick=3, full=10)
     _check_list("shares_percent", shares_percent, 1, 99)
     _check_list("periods_us", periods_us, 1, 1 << 30)  # the file's own range is checked with each quota
     for share in shares_percent:
         for period in periods_us:
             cgroups.check_limit(share * period // 100, period, 0)
-    if trials < 1 or cycles < 2:
+    if trials < 1 or (cycles is not None and cycles < 2):
         raise ParameterError("trials start at 1 and cycles at 2.", "Leave them out to use the profile's.")
     cpu = placement.quiet_cpu()
     run.begin()
     limited = _take_stock(run)
-    run.parameters |= {"cpu": cpu, "trials": trials, "cycles": cycles, "periods_us": list(periods_us)}
+    last_us = {period: period * (cycles or max(few, LEAST_BLOCK_US // period)) for period in periods_us}
+    run.parameters |= {
+        "cpu": cpu, "trials": trials, "periods_us": list(periods_us),
+        "cycles": [last // period for period, last in last_us.items()],
+    }  # fmt: skip
     shares = [100, *(sorted(set(shares_percent), reverse=True) if limited else [])]
     cells = [(trial, period, share) for trial in range(trials) for period in periods_us for share in shares]
     for trial, period, share in run.each(cells, label=lambda c: f"{c[2]} % of {c[1] / 1000:g} ms"):
         quota = share * period // 100 if share < 100 else None
-        worker, gaps = _block(1, [cpu], quota, period, cycles * period, limited)
+        worker, gaps = _block(1, [cpu], quota, period, last_us[period], limited)
         about = {"share_percent": share, "period_ns": period * 1000, "trial": trial}
         run.add(_gap_rows(about, gaps))
         run.parameters["blocks"].append(about | worker)

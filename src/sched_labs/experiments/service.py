@@ -256,7 +256,7 @@ def contention(
     hogs   how many threads that never sleep share the CPU with the service, one run for each number
 
     The other parameters and the data are those of service.latency; limit is none or quota, neighbour is idle
-    or hogs.  Where the BPF probe can be had, the blocks of the first trial also hold waits_ns: for each
+    or hogs.  Where the BPF probe can be had, the blocks also hold waits_ns: for each
     occupant of `sched_labs.probes.attribution` how long threads of the service waited while it had the CPU.
     """
     cgroups.check_limit(quota_us, period_us, 0)
@@ -281,9 +281,8 @@ def contention(
     conditions += [Condition("none", demand_percent, "hogs", count) for count in hogs]
     cells = [(trial, condition) for trial in range(trials) for condition in conditions]
     for trial, condition in run.each(cells, label=lambda cell: f"limit {cell[1].limit}, {cell[1].hogs} hogs"):
-        # Once for each condition: the probe is compiled anew for each run of the server.
         waits: dict[str, Any] = {}
-        serve(run, server, condition, trial, _causes_of(run, waits) if trial == 0 else None)
+        serve(run, server, condition, trial, _causes_of(run, waits))
         run.parameters["blocks"][-1]["waits_ns"] = waits or None
 
 

@@ -4,7 +4,7 @@
  * request that takes longer was kept waiting.  Latency counts from the moment the request was due, not from the
  * moment a thread got round to it: while every thread is busy, or held back by a CPU limit, requests go on arriving.
  *
- *     --arrivals poisson    open loop: independent users; --rate-per-s on average, --batch requests at a time
+ *     --arrivals poisson    open loop: independent users; --rate-per-s over the whole run, --batch at a time
  *     --arrivals even       open loop: the same at equal distances
  *     --arrivals closed     closed loop, for contrast: each thread is a client that waits for its answer, thinks for
  *                           --think-us, and asks again.  When the server is slow, it asks less often
@@ -71,19 +71,25 @@ static double exponential(unsigned short state[3])
     }
 }
 
-/* Open loop: when each request is due, from the seed alone, so that two runs can be given the same requests. */
+/* Open loop: when each request is due, from the seed alone, so that two runs can be given the same requests.  There
+ * are as many as the rate says, so that chance moves their places and not how much work a short run brings.  Poisson
+ * arrivals of which one knows the number lie where sums of exponential gaps do, all of them scaled to the duration. */
 static void schedule(void)
 {
-    unsigned short state[3] = {0x330e, (unsigned short)plan.seed, (unsigned short)(plan.seed >> 16)};
-    double apart_ns = 1e9 * (double)plan.batch / (double)plan.rate_per_s, at_ns = 0;
-    while (arrived + plan.batch <= MOST_REQUESTS) {
-        at_ns += plan.arrivals == EVEN ? apart_ns : apart_ns * exponential(state);
-        if (at_ns >= 1e6 * (double)plan.duration_ms)
-            return;
-        for (long i = 0; i < plan.batch; i++)
-            requests[arrived++] = (struct request){(int64_t)at_ns, -1, -1, -1};
+    unsigned short first[3] = {0x330e, (unsigned short)plan.seed, (unsigned short)(plan.seed >> 16)}, again[3];
+    double duration_ns = 1e6 * (double)plan.duration_ms, sum = 0, gaps = 0;
+    long batches = (long)(duration_ns / 1e9 * (double)plan.rate_per_s / (double)plan.batch + 0.5);
+    if (batches * plan.batch > MOST_REQUESTS)
+        lab_fail("more than %d requests", MOST_REQUESTS);
+    memcpy(again, first, sizeof again);
+    for (long i = 0; i <= batches; i++) /* the last gap lies between the last arrival and the end */
+        gaps += exponential(first);
+    for (long i = 0; i < batches; i++) {
+        sum += exponential(again);
+        double part = plan.arrivals == EVEN ? ((double)i + 0.5) / (double)batches : sum / gaps;
+        for (long j = 0; j < plan.batch; j++)
+            requests[arrived++] = (struct request){(int64_t)(duration_ns * part + 0.5), -1, -1, -1};
     }
-    lab_fail("more than %d requests", MOST_REQUESTS);
 }
 
 static void serve(struct request *r, int thread)
