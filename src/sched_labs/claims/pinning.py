@@ -312,7 +312,7 @@ CLAIMS = [
     Claim("000-119", "Remote memory costs a program 8% of its CPU.", WEB_COURSE, NODES, _eight_percent),
     Claim("numa-distance", "The firmware's distances are ratios of memory latency.",
           "how numactl's table of distances is often read", NODES, _as_the_firmware_says),
-    Claim("002-101", "A cpuset keeps others off a CPU, and the kernel's own housekeeping stays.",
+    Claim("002-101", "A CPU that is reserved by a cpuset keeps the kernel's own housekeeping.",
           LATENCY_COURSE, RESIDENTS, _housekeeping_stays),
     Claim("000-078", "nohz_full and irqaffinity remove timer interrupts and calls from other CPUs.",
           WEB_COURSE, RESIDENTS, _no_ticks_no_calls),

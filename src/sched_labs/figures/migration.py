@@ -181,9 +181,12 @@ def _caption(table: pd.DataFrame) -> str:
             if len(still) == len(table)
             else "No move stands clear of the noise."
         )
+    touch = "writes" if "writes" in set(moved["touch"]) else moved["touch"].iloc[0]
     parts = []
     for far in dict.fromkeys(moved["distance"]):
-        rows = moved[moved["distance"] == far]
+        rows = moved[(moved["distance"] == far) & (moved["touch"] == touch)]
+        if rows.empty:
+            continue
         small, large = (rows.sort_values("working_set_bytes").iloc[i] for i in (0, -1))
         parts.append(
             f"to {WORDS.get(str(far), str(far))} a move costs {axes.time_text(small.cost_ns, 2)} with "
@@ -193,7 +196,7 @@ def _caption(table: pd.DataFrame) -> str:
     most = highest(moved.assign(times=moved["warmup_ns"] / moved["stay_ns"]), "times")
     sentence = "; ".join(parts)
     return (
-        f"{sentence[0].upper()}{sentence[1:]}. The walk suffers most at "
+        f"{sentence[0].upper()}{sentence[1:]}, every line {'written' if touch == 'writes' else 'read'}. The walk suffers most at "
         f"{axes.size_text(most.working_set_bytes)}: "
         f"{axes.number_text(1 + most.times, 2)} times as long as without a move."
     )
