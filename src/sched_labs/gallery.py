@@ -115,7 +115,8 @@ def answers(job: str) -> list[dict[str, Any]]:
 def tunables(changed: bool) -> pd.DataFrame:
     """What each kernel of the gallery told of its scheduler: a row per fact or knob, a column per kernel.
 
-    fact, unit, then the kernels; a dash where that kernel has none.
+    fact, unit, then the kernels; a dash where that kernel, as it was built, has none, and "empty" where its
+    knob is there and says nothing.
     changed: only those that are not the same everywhere, or only those that are.
     The guests have one CPU, so slices are those that this kernel does not scale up.
     """
@@ -126,15 +127,20 @@ def tunables(changed: bool) -> pd.DataFrame:
             continue
         facts = [known.get(key) or {} for known in surveys.values()]
         values = [fact.get("value") for fact in facts]
-        values = [None if value == "" else value for value in values]
         if all(value is None for value in values) or changed != (len(set(values)) > 1):
             continue
         unit = next(fact["unit"] for fact in facts if fact.get("value") is not None)
-        shown = ["–" if value is None else f"{value:,}" if type(value) is int else value for value in values]
+        shown = [_shown(value) for value in values]
         name = key.removeprefix("tunable.").removeprefix("kernel.")
         rows.append({"fact": name, "unit": unit} | dict(zip(surveys, shown, strict=True)))
     rows.sort(key=lambda row: (f"kernel.{row['fact']}" not in _FACTS, row["fact"]))
     return pd.DataFrame(rows, columns=["fact", "unit", *surveys])
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if type(value) is int else str(value) or "empty"
 
 
 def places(knob: str) -> pd.DataFrame:
