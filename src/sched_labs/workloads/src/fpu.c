@@ -52,19 +52,22 @@ static void make_clean(void)
     __asm__ volatile("xrstor64 (%0)" : : "r"(image), "a"(vectors), "d"(0) : "memory");
 }
 
-static int can_see_use(void)
+/* Whether the processor can say what is in use.  Asked once, at the start: in a virtual machine CPUID goes to the
+ * hypervisor, and the SSE state comes back from there as in use, though nobody filled it. */
+static int sees_use;
+__attribute__((constructor)) static void ask_whether_it_sees_use(void)
 {
     unsigned a, b, c, d;
-    return has_xsave() && __get_cpuid_count(13, 1, &a, &b, &c, &d) && (a & 4);
+    sees_use = has_xsave() && __get_cpuid_count(13, 1, &a, &b, &c, &d) && (a & 4);
 }
 
 /* The bytes of state that are not in their initial value, by the processor's own account. */
 static long bytes_in_use(void)
 {
-    if (!can_see_use())
+    if (!sees_use)
         return -1;
     unsigned low, high, b, c, d;
-    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1)); /* before any CPUID, see above */
     long bytes = (low & 1 ? 160 : 0) + (low & 2 ? 256 : 0); /* x87, SSE: fixed places in the image */
     for (unsigned part = 2, size; part < 32; part++)
         if (low & 1u << part && __get_cpuid_count(13, part, &size, &b, &c, &d))
