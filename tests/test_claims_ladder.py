@@ -31,6 +31,10 @@ def rung(name: str, cost: float, half: float = 0.0, calls: float = float("nan"))
     }
 
 
+def copies(warm: float, cold: float, half: float = 100) -> list[dict[str, Any]]:
+    return [rung("memcpy_warm", warm, half), rung("memcpy_cold", cold, half)]
+
+
 REFERENCE: list[Case] = [
     ("004-026", HOLDS, [rung("system_call", 60, 5)], "60 ns, interval 55 ns to 65 ns"),
     ("004-026", FAILS, [rung("system_call", 260, 5)], "260 ns"),
@@ -39,14 +43,20 @@ REFERENCE: list[Case] = [
     ("004-027", HOLDS, [rung("call", 1.4, 0.1)], "1.4 ns, interval 1.3 to 1.5 ns"),
     ("004-027", FAILS, [rung("call", 9, 1)], "9 ns"),
     ("004-027", UNKNOWN, [rung("call", 5, 1)], "spans 5 ns"),
-    ("003-011", HOLDS, [rung("memcpy_warm", 3050, 100)], "3.05 µs"),
-    ("003-011", FAILS, [rung("memcpy_warm", 700, 50)], "700 ns"),
-    ("003-011", FAILS, [rung("memcpy_warm", 9000, 50)], "9 µs"),
-    ("003-011", UNKNOWN, [rung("memcpy_warm", 2400, 50)], "spans a quarter"),
-    ("003-012", HOLDS, [rung("switch", 1000, 10, 200), rung("memcpy_warm", 3000, 10)], "1.2 µs with its"),
-    ("003-012", FAILS, [rung("switch", 2000, 10, 700), rung("memcpy_warm", 690, 10)], "a warm copy 690 ns"),
-    ("003-012", UNKNOWN, [rung("switch", 2000, 90, 700), rung("memcpy_warm", 2700, 10)], "overlap"),
-    ("003-012", UNKNOWN, [rung("memcpy_warm", 2700, 10)], "did not measure a switch"),
+    ("003-011", HOLDS, copies(3050, 3400), "warm: 3.05 µs, interval 2.95 µs to 3.15 µs; cold: 3.4 µs"),
+    ("003-011", FAILS, copies(700, 900), "warm: 700 ns"),
+    ("003-011", FAILS, copies(700, 9000), "cold: 9 µs"),
+    ("003-011", UNKNOWN, copies(555, 3400), "It depends on how warm the memory is: warm: 555 ns"),
+    ("003-011", UNKNOWN, copies(2400, 3400), "spans a quarter"),
+    ("003-011", UNKNOWN, copies(700, 4000), "spans a quarter"),
+    ("003-011", UNKNOWN, copies(3050, 3400)[:1], "did not measure a cold copy"),
+    ("003-012", HOLDS, [rung("switch", 1000, 10, 200), *copies(3000, 9000)], "1.2 µs with its"),
+    ("003-012", FAILS, [rung("switch", 2000, 10, 700), *copies(690, 2000)], "690 ns, a cold one 2 µs"),
+    ("003-012", UNKNOWN, [rung("switch", 2000, 10, 700), *copies(690, 3400)], "depends on how warm"),
+    ("003-012", UNKNOWN, [rung("switch", 2000, 90, 700), *copies(2700, 3400)], "overlap"),
+    ("003-012", UNKNOWN, [rung("switch", 2000, 90, 700), *copies(690, 2700)], "overlap"),
+    ("003-012", UNKNOWN, copies(690, 2700), "did not measure a switch"),
+    ("003-012", UNKNOWN, [rung("switch", 2000, 10, 700), *copies(690, 2700)[:1]], "measure a cold copy"),
     ("clock", HOLDS, [rung("clock", 400, 10), rung("system_call", 150, 10)], "the clock 400 ns, getppid 150"),
     ("clock", FAILS, [rung("clock", 24, 1), rung("system_call", 150, 10)], "the clock 24 ns"),
     ("clock", UNKNOWN, [rung("clock", 145, 10), rung("system_call", 150, 10)], "overlap"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from .base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
+from .base import FAILS, HOLDS, UNKNOWN, CannotTell, Claim, Verdict, ns
 
 ARTICLE = "an article on threads, measured on a Haswell i7-4771 (003)"
 COLLECTION = "a collection of switch benchmarks (004)"
@@ -43,28 +43,51 @@ def _function_call(table: pd.DataFrame) -> Verdict:
     )
 
 
+def _copies(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """The warm and the cold one."""
+    return _rung(table, "memcpy_warm", "a warm copy"), _rung(table, "memcpy_cold", "a cold copy")
+
+
+def _warm_and_cold(warm: str, cold: str, text: str, unclear: str) -> Verdict:
+    """What neither source says is how warm its memory was: decided only where both copies agree."""
+    if UNKNOWN not in (warm, cold) and warm != cold:
+        raise CannotTell(f"It depends on how warm the memory is: {text}")
+    if UNKNOWN in (warm, cold):
+        raise CannotTell(f"{unclear}: {text}")
+    return Verdict(warm, text)
+
+
 def _copy_3200(table: pd.DataFrame) -> Verdict:
     """About: within a quarter of it."""
-    row = _rung(table, "memcpy_warm", "a warm copy")
-    text = f"warm: {_said(row)}."
     low, high = 0.75 * 3200, 1.25 * 3200
-    if row.cost_lo_ns >= low and row.cost_hi_ns <= high:
-        return Verdict(HOLDS, text)
-    if row.cost_hi_ns < low or row.cost_lo_ns > high:
-        return Verdict(FAILS, text)
-    raise CannotTell(f"The interval spans a quarter more or less than 3.2 µs: {text}")
+
+    def outcome(row: pd.Series) -> str:
+        if row.cost_lo_ns >= low and row.cost_hi_ns <= high:
+            return HOLDS
+        return FAILS if row.cost_hi_ns < low or row.cost_lo_ns > high else UNKNOWN
+
+    warm, cold = _copies(table)
+    text = f"warm: {_said(warm)}; cold: {_said(cold)}."
+    unclear = "An interval spans a quarter more or less than 3.2 µs"
+    return _warm_and_cold(outcome(warm), outcome(cold), text, unclear)
 
 
 def _switch_below_copy(table: pd.DataFrame) -> Verdict:
-    """For a switch on one CPU and a warm copy, with the system calls that a switch comes with."""
-    switch, copy = _rung(table, "switch", "a switch"), _rung(table, "memcpy_warm", "a warm copy")
+    """For a switch on one CPU, with the system calls that it comes with."""
+    switch = _rung(table, "switch", "a switch")
     calls = switch.calls_ns
-    text = f"a switch {ns(switch.cost_ns + calls)} with its system calls, a warm copy {ns(copy.cost_ns)}."
-    if switch.cost_hi_ns + calls < copy.cost_lo_ns:
-        return Verdict(HOLDS, text)
-    if switch.cost_lo_ns + calls > copy.cost_hi_ns:
-        return Verdict(FAILS, text)
-    raise CannotTell(f"The intervals overlap: {text}")
+
+    def outcome(copy: pd.Series) -> str:
+        if switch.cost_hi_ns + calls < copy.cost_lo_ns:
+            return HOLDS
+        return FAILS if switch.cost_lo_ns + calls > copy.cost_hi_ns else UNKNOWN
+
+    warm, cold = _copies(table)
+    text = (
+        f"a switch {ns(switch.cost_ns + calls)} with its system calls, a warm copy {ns(warm.cost_ns)}, "
+        f"a cold one {ns(cold.cost_ns)}."
+    )
+    return _warm_and_cold(outcome(warm), outcome(cold), text, "The intervals overlap")
 
 
 def _clock_is_a_call(table: pd.DataFrame) -> Verdict:
