@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sched_labs import figures, machine, workloads
+from sched_labs import figures, machine, stats, workloads
 from sched_labs.errors import ParameterError, ResultError
 from sched_labs.experiments import find, memory, warmup
 from sched_labs.result import Result
@@ -56,6 +56,21 @@ def test_without_a_counter_there_is_no_column_for_it() -> None:
     result = measured(events=[])
     assert not [name for name in result.data if "misses" in name]
     assert any(note.level == "missing" and "counter" in note.text for note in result.notes)
+
+
+def test_a_walk_alone_has_the_interval_of_its_starts() -> None:
+    starts = [100.0, 140.0, 110.0, 300.0, 120.0]
+    rows = [
+        {"access": "random", "working_set_bytes": 4 * KIB, "trial": trial, "turn": 0, "condition": condition}
+        | {"partner_bytes": partner, "pass_index": 0, "pass_ns": walk + partner, "away_ns": 1000.0}
+        for trial, walk in enumerate(starts)
+        for condition, partner in (("alone", 0), ("after_switch", 64))
+    ]
+    table = Result("warmup.sweep", pd.DataFrame(rows), {}, {"line_bytes": 64}).summary()
+    (row,) = table.itertuples()
+    assert (row.alone_ns, row.alone_lo_ns, row.alone_hi_ns) == stats.median_interval(starts)
+    assert row.alone_lo_ns < row.alone_ns < row.alone_hi_ns and row.alone_ns_per_line == 120 / 64
+    assert row.extra_lo_ns == row.extra_hi_ns == 64, "paired: what the starts differ by cancels"
 
 
 def test_without_a_grid_there_is_nothing_to_draw() -> None:

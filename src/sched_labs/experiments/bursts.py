@@ -30,7 +30,8 @@ def summarise(result: Result) -> pd.DataFrame:
     burst                            how many hand-overs follow each other at once; 1 is evenly spaced
     stint_lines                      how many lines the victim then walks for each of them
     rounds                           the same in rounds of its set
-    spacing_ns                       how long that takes it alone: the time between evenly spaced hand-overs
+    spacing_ns                       how long that takes it alone: its own work between evenly spaced
+                                     hand-overs, to which the partner's comes
     extra_ns, extra_lo_ns, extra_hi_ns   what the victim's walks take longer than alone, 95 % interval
     floor_ns                         what alone differs by from the next start's alone, at least a look at the
                                      clock

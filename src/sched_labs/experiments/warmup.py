@@ -35,7 +35,7 @@ LONGEST_S = {"tiny": 10.0, "quick": 20.0, "full": 600.0}
 def summarise(result: Result) -> pd.DataFrame:
     """One row per access order, working set and partner that touches memory; medians over trials.
 
-    alone_ns                      one pass over the working set when nothing switched
+    alone_ns, alone_lo_ns, alone_hi_ns   one pass over the working set when nothing switched, 95 % interval
     after_ns                      one pass just after the switch back
     extra_ns, extra_lo_ns, extra_hi_ns   one switch's warm-up: after - alone, paired by trial, 95 % interval
     floor_ns                      what alone against alone differs by (see starts.noise_floor), at least one
@@ -63,6 +63,7 @@ def summarise(result: Result) -> pd.DataFrame:
     for (access, working_set), part in medians.groupby(["access", "working_set_bytes"], sort=False):
         size = int(str(working_set))
         alone = part[part.condition == "alone"].set_index("trial").sort_index()
+        walk = stats.median_interval(alone.pass_ns)
         idle = _of(part, 0)
         # Less than one look at the clock is no difference, however steady the passes.
         turns = data[
@@ -81,7 +82,9 @@ def summarise(result: Result) -> pd.DataFrame:
                     "access": access,
                     "working_set_bytes": size,
                     "partner_bytes": int(partner_bytes),
-                    "alone_ns": float(alone.pass_ns.median()),
+                    "alone_ns": walk.median,
+                    "alone_lo_ns": walk.low,
+                    "alone_hi_ns": walk.high,
                     "after_ns": float(after.pass_ns.median()),
                     "extra_ns": extra.median,
                     "extra_lo_ns": extra.low,
@@ -89,7 +92,7 @@ def summarise(result: Result) -> pd.DataFrame:
                     "floor_ns": floor,
                     "seen": stats.seen(extra, floor),
                     "kernel_extra_ns": kernel.median if kernel else np.nan,
-                    "alone_ns_per_line": float(alone.pass_ns.median()) / (size // line),
+                    "alone_ns_per_line": walk.median / (size // line),
                     "past_last_level": size > last > 0,
                     "direct_ns": direct.median if direct else np.nan,
                     "direct_lo_ns": direct.low if direct else np.nan,

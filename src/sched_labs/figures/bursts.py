@@ -175,8 +175,8 @@ def _alt(table: pd.DataFrame) -> str:
         return f"{name} {axes.time_text(row.extra_ns)}{'' if row.seen else ' (no difference seen)'}"
 
     bursts = ", ".join(said(row, f"bursts of {row.burst}") for row in each(_bursts(table)))
-    even = ", ".join(said(row, f"every {axes.time_text(row.spacing_ns)}") for row in each(_even(table)))
+    even = ", ".join(said(row, f"after {axes.time_text(row.spacing_ns)}") for row in each(_even(table)))
     return (
         "Two line plots with logarithmic axes: warm-up for each switch. By length of the bursts: "
-        f"{bursts}. Evenly spaced, by the time between two: {even}."
+        f"{bursts}. Evenly spaced, by the thread's own work between two: {even}."
     )
