@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sched_labs import quotas
+from sched_labs import bandwidth, quotas
 from sched_labs.errors import ParameterError
 
 # millicores, CPUQuota=, cpu.max, v1 quota; all with the period of 100 ms
@@ -82,6 +82,18 @@ def test_threads_that_never_sleep_stand_for_what_the_quota_leaves() -> None:
     table = quotas.from_kubernetes("1").stalls(cpus=4, threads=[1, 2, 4, 16]).set_index("threads")
     assert table["runs_us"].to_dict() == {1: 100_000, 2: 50_000, 4: 25_000, 16: 25_000}
     assert (table["runs_us"] + table["stands_us"] == 100_000).all()
+
+
+def test_where_cpus_outnumber_the_slices_some_sit_a_period_out_and_the_table_says_so() -> None:
+    limit = quotas.from_systemd("50%", period="10ms")
+    table = limit.stalls(cpus=8, threads=[1, 2, 8, 16]).set_index("threads")
+    assert table["slices_per_cpu"].to_dict() == {1: 1.0, 2: 0.5, 8: 0.125, 16: 0.125}
+    for threads, row in table.iterrows():
+        run = bandwidth.simulate(5_000, 10_000, threads=int(str(threads)), cpus=8, duration_s=1)
+        longest = run.intervals["length_us"].max()
+        assert (longest > limit.period_us) == (row["slices_per_cpu"] < 1), threads
+    assert set(quotas.from_kubernetes("1").stalls(cpus=4, threads=[4, 8])["slices_per_cpu"]) == {5.0}
+    assert set(quotas.from_cpu_max("max").stalls(cpus=4)["slices_per_cpu"]) == {math.inf}
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from . import bandwidth
 from .errors import ParameterError
 
 PERIOD_US = 100_000  # the default of all four
+SLICE_US = 5_000  # in which CPUs take a quota: the default of sched_cfs_bandwidth_slice_us
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
@@ -102,13 +103,24 @@ class Limit:
     def stalls(self, *, cpus: int, threads: Sequence[int] = (1, 2, 4, 8, 16)) -> pd.DataFrame:
         """What the limit does to threads that never sleep: threads, runs_us and stands_us in each period.
 
-        All of them run side by side for runs_us, then stand until the next period.  Raises ParameterError for
-        numbers of threads or CPUs that cannot be.
+        By the formula: all of them run side by side for runs_us, then stand until the next period.  Whether
+        it describes them is told by slices_per_cpu, how many of the slices in which a quota is taken there
+        are for each CPU that they run on: below 1 some CPUs find nothing left and sit a period out
+        (`bandwidth.simulate` shows for how long).  Raises ParameterError for numbers of threads or CPUs that
+        cannot be.
         """
+        quota = math.inf if self.quota_us is None else self.quota_us
         rows = []
         for count in threads:
             stands = self.stall_us(threads=count, cpus=cpus)
-            rows.append({"threads": count, "runs_us": self.period_us - stands, "stands_us": stands})
+            rows.append(
+                {
+                    "threads": count,
+                    "runs_us": self.period_us - stands,
+                    "stands_us": stands,
+                    "slices_per_cpu": quota / SLICE_US / min(count, cpus),
+                }
+            )
         return pd.DataFrame(rows)
 
     def _all_notes(self) -> list[str]:
