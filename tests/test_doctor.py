@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pytest
 from machines import constructed
 from sandbox import sandbox
 
-from sched_labs import experiments, machine
+from sched_labs import experiments, machine, workloads
 from sched_labs.doctor import FIRST, Doctor, doctor
+from sched_labs.errors import SchedLabError
 from sched_labs.machine import files
+from sched_labs.probes import runqlat
 
 RECORDED = Path(__file__).parent / "machines" / "guest-6.18"
 
@@ -108,3 +111,46 @@ print(json.dumps([os.getuid(), os.getgid(), found.to_json(), found.text(), len(f
     assert all(entry["instrument"] for entry in said["experiments"])
     assert said["machine"]["facts"]["cgroup.can_make"]["value"] is False
     assert all(name in text for name in experiments.names())
+
+
+@pytest.fixture
+def fit(monkeypatch: pytest.MonkeyPatch) -> machine.Machine:
+    """This machine, as if it had two CPUs, a compiler, BPF, groups of its own and a quiet host."""
+    monkeypatch.setattr(workloads, "build_all", dict)
+    monkeypatch.setattr(runqlat, "available", lambda: runqlat.Availability(True))
+    survey = machine.survey()
+    facts = dict(survey.facts)
+    for key, value in {"cgroup.can_make": True, "host.steal_percent": 0.0}.items():
+        facts[key] = replace(facts[key], value=value)
+    return replace(survey, facts=facts, cpus_allowed=[0, 1])
+
+
+def test_a_workshop_needs_the_workloads_and_two_cpus(
+    fit: machine.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = f"Linux {fit.fact('kernel.release').value}"
+    assert Doctor(fit).line() == f"ready      {about}, 2 CPUs"
+    alone = Doctor(replace(fit, cpus_allowed=[1]))
+    assert alone.line() == f"NOT READY  {about}, 1 CPU; missing: a second CPU"
+
+    def refuse() -> None:
+        raise SchedLabError("There is no C compiler.")
+
+    monkeypatch.setattr(workloads, "build_all", refuse)
+    missing = "missing: a second CPU; the workloads (There is no C compiler.)"
+    assert alone.line() == f"NOT READY  {about}, 1 CPU; {missing}"
+
+
+def test_a_workshop_can_do_without_the_rest(fit: machine.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    poor = dict(fit.facts)
+    for key, value in {"cgroup.can_make": False, "host.steal_percent": 12.4}.items():
+        poor[key] = replace(poor[key], value=value)
+    monkeypatch.setattr(runqlat, "available", lambda: runqlat.Availability(False, "no BCC"))
+    lacking = "without: BPF (no BCC); a group with a CPU quota; a quiet host (12 % steal)"
+    line = Doctor(replace(fit, facts=poor)).line()
+    assert line.startswith("ready") and line.endswith(f", 2 CPUs; {lacking}")
+    assert (
+        Doctor(replace(fit, facts=poor, cpus_allowed=[1]))
+        .line()
+        .endswith(f"; missing: a second CPU; {lacking}")
+    )

@@ -56,27 +56,31 @@ class Doctor:
         return "\n".join(lines)
 
     def line(self) -> str:
-        """One line for an instructor who looks at many machines: ready or not, and what is missing."""
+        """One line for an instructor who looks at many machines: ready or not, and what is missing.
+
+        NOT READY where a workshop cannot do without it: hand-overs between CPUs and two of the labs need a
+        second CPU.  The book has something to offer instead of the rest.
+        """
         facts = {key: self.machine.fact(key).value for key in FIRST}
-        missing = []
-        if len(self.machine.cpus_allowed) < 2:
-            missing.append("a second CPU")
+        needed, without = [], []
+        cpus = len(self.machine.cpus_allowed)
+        if cpus < 2:
+            needed.append("a second CPU")
         try:
             workloads.build_all()
         except SchedLabError as error:
-            missing.append(f"the workloads ({error.what})")
+            needed.append(f"the workloads ({error.what})")
         able = runqlat.available()
         if not able.ok:
-            missing.append(f"BPF ({able.why})")
+            without.append(f"BPF ({able.why})")
         if not facts["cgroup.can_make"]:
-            missing.append("a group with a CPU quota")
+            without.append("a group with a CPU quota")
         steal = facts["host.steal_percent"]
         if isinstance(steal, float) and steal > 5:
-            missing.append(f"a quiet host ({steal:.0f} % steal)")
-        about = f"Linux {facts['kernel.release']}, {len(self.machine.cpus_allowed)} CPUs"
-        if "the workloads" in " ".join(missing):
-            return f"NOT READY  {about}; missing: {'; '.join(missing)}"
-        return f"ready      {about}" + (f"; without: {'; '.join(missing)}" if missing else "")
+            without.append(f"a quiet host ({steal:.0f} % steal)")
+        said = f"Linux {facts['kernel.release']}, {cpus} CPU{'' if cpus == 1 else 's'}"
+        said = f"NOT READY  {said}; missing: {'; '.join(needed)}" if needed else f"ready      {said}"
+        return said + (f"; without: {'; '.join(without)}" if without else "")
 
     def to_json(self) -> dict[str, Any]:
         """The whole survey and the instruments, for other programs."""
