@@ -57,6 +57,7 @@ def main(boot: str, port: str) -> None:
         kernel = Kernel()
         for name in IN_A_PAGE:
             attempt(f"{name}, in the server's kernel", partial(in_a_page, kernel, name))
+        attempt("JupyterLab shows a file that a command wrote", partial(shown, kernel))
         attempt("quota.hog, from a terminal", partial(in_a_terminal, "quota.hog"))
         attempt("quota.hog, under systemd-run --user --scope", in_a_scope)
         attempt("quota.hog, in a group that the helper lends", in_a_lent_group)
@@ -210,32 +211,45 @@ def clean() -> str:
 
 
 class Kernel:
-    """A notebook kernel that the service started, in the service's control group and under its limits."""
+    """A notebook kernel that the service started, in the service's control group and under its limits; and
+    what else the server has."""
 
     def __init__(self) -> None:
-        key = command("url").strip().rpartition("=")[2]
+        self.key = command("url").strip().rpartition("=")[2]
         # The address that the forwarded port arrives at; on 127.0.0.1 nobody listens.
-        shown = subprocess.run(
+        addresses = subprocess.run(
             ["ip", "-4", "-o", "addr", "show", "scope", "global"], capture_output=True, text=True
         )
-        self.where = shown.stdout.split()[3].partition("/")[0] + ":8888"
-        self.headers = {"Host": "localhost:8888", "Authorization": f"token {key}"}
-        request = urllib.request.Request(
-            f"http://{self.where}/api/kernels", b"{}", {**self.headers, "Content-Type": "application/json"}
-        )
+        self.where = addresses.stdout.split()[3].partition("/")[0] + ":8888"
+        self.headers = {"Host": "localhost:8888", "Authorization": f"token {self.key}"}
+        self.id = self.ask("/api/kernels", b"{}")["id"]
+
+    def ask(self, path: str, body: bytes | None = None) -> Any:
+        """What the server answers, with a `body` to a POST."""
+        headers = {**self.headers, "Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://{self.where}{path}", body, headers)
         with urllib.request.urlopen(request, timeout=120) as answer:
-            self.id = json.load(answer)["id"]
-        self.key = key
+            return json.load(answer)
+
+    def channel(self, path: str) -> Any:
+        import websocket
+
+        address = f"ws://{self.where}{path}?token={urllib.parse.quote(self.key)}"
+        return websocket.create_connection(address, host="localhost:8888", timeout=LIMIT_S)
+
+    def type(self, line: str) -> None:
+        """Run a line in a new terminal of JupyterLab, to its end."""
+        channel = self.channel(f"/terminals/websocket/{self.ask('/api/terminals', b'{}')['name']}")
+        try:
+            channel.send(json.dumps(["stdin", f"{line}; exit\r"]))
+            while json.loads(channel.recv())[0] != "disconnect":
+                pass
+        finally:
+            channel.close()
 
     def run(self, code: str) -> str:
         """What `code` prints.  Raises AssertionError with its error."""
-        import websocket
-
-        channel = websocket.create_connection(
-            f"ws://{self.where}/api/kernels/{self.id}/channels?token={urllib.parse.quote(self.key)}",
-            host="localhost:8888",
-            timeout=LIMIT_S,
-        )
+        channel = self.channel(f"/api/kernels/{self.id}/channels")
         asked = uuid.uuid4().hex
         content = {
             "code": code,
@@ -273,6 +287,16 @@ class Kernel:
                     return printed
         finally:
             channel.close()
+
+
+def shown(kernel: Kernel) -> str:
+    """It can be downloaded there, whether somebody who logs in wrote it or JupyterLab's own terminal."""
+    command("progress", "--export", "from-ssh.csv")
+    kernel.type("sched-labs progress --export from-terminal.csv")
+    for name in ("from-ssh.csv", "from-terminal.csv"):
+        found = kernel.ask(f"/api/contents/{name}")["content"]
+        expect(found.startswith("lab,title,"), found)
+    return "both"
 
 
 def in_a_page(kernel: Kernel, name: str) -> str:

@@ -13,6 +13,7 @@ export LC_ALL=C
 port=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 place=/opt/sched-labs
+own=/home/reader/.local/share/sched-labs # what the reader keeps, and what JupyterLab shows
 unit=/etc/systemd/system/sched-labs.service
 aside=/usr/local/libexec/sched-labs-aside
 path=/usr/local/bin:/usr/bin:/bin:/usr/sbin # what the reader's programs see
@@ -69,10 +70,11 @@ as_reader_apart make -C $place book PROVISION=no ${SCHED_LABS_PROFILE:+PROFILE=$
 # For whoever logs in: the reader's own commands, under the reader's name.
 cat >/usr/local/bin/sched-labs <<WRAPPER
 #!/bin/sh
-cd /home/reader
 if [ "\$(id -un)" = reader ]; then exec $place/.venv/bin/sched-labs "\$@"; fi
-if [ ! -d /run/systemd/system ]; then exec sudo -u reader -H $place/.venv/bin/sched-labs "\$@"; fi
-exec sudo systemd-run --quiet --collect --wait --pipe --pty --uid=reader --working-directory=/home/reader \\
+# The reader may not write where somebody else is: a file under a plain name goes where JupyterLab shows it.
+sudo -u reader mkdir -p $own
+if [ ! -d /run/systemd/system ]; then exec sudo -u reader -H env -C $own $place/.venv/bin/sched-labs "\$@"; fi
+exec sudo systemd-run --quiet --collect --wait --pipe --pty --uid=reader --working-directory=$own \\
     --setenv=HOME=/home/reader --setenv=PATH=$path \\
     $(printf ' --property="%s"' "${properties[@]}") \\
     $aside $place/.venv/bin/sched-labs "\$@"
@@ -90,6 +92,7 @@ Wants=network-online.target
 
 [Service]
 User=reader
+WorkingDirectory=-$own
 Environment=PATH=$path
 ExecStart=$aside $place/.venv/bin/python -m sched_labs.book serve --root $place --no-browser --forwarded $port
 Restart=on-failure

@@ -18,6 +18,7 @@ PROVISION = REPOSITORY / "scripts/provision.sh"
 VM_TEST = REPOSITORY / "scripts/vm-test.sh"
 UNIT = "/etc/systemd/system/sched-labs.service"
 ISSUE = "/etc/issue.d/sched-labs.issue"
+OWN = "/home/reader/.local/share/sched-labs"  # JupyterLab's topmost folder
 
 # Evaluates a Vagrantfile as Vagrant would, with every provider's plugin there, and writes down what was set.
 RECORDER = r"""
@@ -147,6 +148,33 @@ def test_vagrant_accepts_the_provider_and_would_refuse_a_wrong_setting(provider:
     assert validate(wrong).returncode != 0
 
 
+def test_a_checkout_on_windows_brings_scripts_that_a_shell_can_run(tmp_path: Path) -> None:
+    """Git for Windows suggests core.autocrlf=true, and the folder is copied into the machine as it is."""
+    if not shutil.which("git"):
+        pytest.skip("git is not installed")
+    names = ["scripts/provision.sh", "scripts/vm.sh", "src/sched_labs/probes/helper/sched-labs-probe"]
+    source, checkout = tmp_path / "source", tmp_path / "checkout"
+    for name in (".gitattributes", *names):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, source / name)
+    alone = {
+        "PATH": os.environ["PATH"],
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        **{f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+    }
+
+    def git(*words: str | Path) -> None:
+        subprocess.run(["git", *map(str, words)], check=True, capture_output=True, env=alone)
+
+    git("init", source)
+    git("-C", source, "add", ".")
+    git("-C", source, "commit", "-m", "all")
+    git("clone", "-c", "core.autocrlf=true", source, checkout)
+    for name in names:
+        assert b"\r" not in (checkout / name).read_bytes(), name
+
+
 @pytest.mark.parametrize("wrong", [["--vm"], ["--vm", "no"], ["--vm", "8"], ["--vm", "8888", "--nonsense"]])
 def test_provisioning_refuses_other_command_lines(wrong: list[str]) -> None:
     done = subprocess.run([PROVISION, *wrong], capture_output=True, text=True)
@@ -221,9 +249,7 @@ def vm(machine: Sandbox, port: int = 8888) -> subprocess.CompletedProcess[str]:
 
 
 def token(machine: Sandbox) -> str:
-    return machine.run("cat", "/home/reader/.local/share/sched-labs/.jupyter/address").stdout.partition("=")[
-        2
-    ]
+    return machine.run("cat", f"{OWN}/.jupyter/address").stdout.partition("=")[2]
 
 
 def test_the_book_belongs_to_an_ordinary_user(machine: Sandbox) -> None:
@@ -259,13 +285,26 @@ def test_the_scripts_that_it_writes_are_scripts(machine: Sandbox) -> None:
     unit, command = machine.run("cat", UNIT).stdout, machine.run("cat", "/usr/local/bin/sched-labs").stdout
     for property in ("Delegate=cpu cpuset memory pids", "LimitRTPRIO=50", "LimitNICE=-10"):
         assert property in unit and f'--property="{property}"' in command
+    # The covered machine has no service manager that would act by these.
+    assert f"--working-directory={OWN} " in command and f"WorkingDirectory=-{OWN}\n" in unit
+
+
+def test_a_file_under_a_plain_name_is_where_jupyterlab_shows_it(machine: Sandbox) -> None:
+    assert machine.run("sched-labs", "progress", "--export", "mine.csv").returncode == 0
+    assert machine.run("stat", "-c", "%U", f"{OWN}/mine.csv").stdout == "reader\n"
+    # The reader's own shell stays where it is.
+    uid = int(machine.run("id", "-u", "reader").stdout)
+    here = "cd /home/reader && sched-labs progress --export here.csv"
+    done = machine.run("sh", "-c", here, user=uid)
+    assert done.returncode == 0, done.stderr
+    assert machine.run("stat", "-c", "%U", "/home/reader/here.csv").stdout == "reader\n"
 
 
 def test_the_key_is_only_for_the_reader_and_the_console(machine: Sandbox) -> None:
     key = token(machine).strip()
     assert len(key) == 48
     assert f"http://localhost:8888/book/?token={key}" in machine.run("cat", ISSUE).stdout
-    for file in (ISSUE, "/home/reader/.local/share/sched-labs/.jupyter/address"):
+    for file in (ISSUE, f"{OWN}/.jupyter/address"):
         assert machine.run("stat", "-c", "%a", file).stdout == "600\n"
     # `vagrant ssh -c 'sched-labs url'`, from any folder
     assert machine.run("sched-labs", "url").stdout == f"http://localhost:8888/book/?token={key}\n"
@@ -273,12 +312,10 @@ def test_the_key_is_only_for_the_reader_and_the_console(machine: Sandbox) -> Non
 
 def test_a_second_run_keeps_the_key_and_the_readers_files(machine: Sandbox) -> None:
     before = token(machine)
-    machine.run(
-        "sh", "-c", "echo mine >/home/reader/.local/share/sched-labs/01.md; touch /opt/sched-labs/stray"
-    )
+    machine.run("sh", "-c", f"echo mine >{OWN}/01.md; touch /opt/sched-labs/stray")
     assert vm(machine).returncode == 0
     assert token(machine) == before
-    assert machine.run("cat", "/home/reader/.local/share/sched-labs/01.md").stdout == "mine\n"
+    assert machine.run("cat", f"{OWN}/01.md").stdout == "mine\n"
     assert machine.run("test", "-e", "/opt/sched-labs/stray").returncode == 1
     assert machine.run("sh", "-c", "wc -l </opt/sched-labs/_build/called").stdout.strip() == "2"
 
