@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+from numbers import Real
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -9,11 +14,23 @@ from sched_labs import machine
 from sched_labs.experiments import warmup
 from sched_labs.labs import Judge
 
-KIB = 1024
-MACHINES = 6
-# Where the caches of a constructed machine may end, and the time of a step in each level and in memory, ns.
-NEAR, MIDDLE, FAR = (32, 48, 64), (512, 1024, 2048), (16_384, 32_768)
-SIZES = [4 * KIB << half // 2 if half % 2 == 0 else 6 * KIB << half // 2 for half in range(31)]
+KIB, MIB = 1 << 10, 1 << 20
+MACHINES, MISSES = 6, 1
+# A level of a constructed machine comes from a range so wide that no one size is near all that it holds.
+# It is several times the level before, as in real machines: else two climbs are one.
+RANGES = ((8 * KIB, 128 * KIB), (256 * KIB, 4 * MIB), (8 * MIB, 48 * MIB))
+APART = 8
+SIZES = [step << place for place in range(11, 27) for step in (2, 3)]  # 4 KiB, 6 KiB, 8 KiB, ... 192 MiB
+MEASURED = [size for size in SIZES if size <= 12 * MIB]
+
+
+def drawn(rng: np.random.Generator) -> list[int]:
+    """The caches of a machine: two levels or three."""
+    while True:
+        low, high = np.log(RANGES).T
+        caches = [int(size) for size in np.exp(rng.uniform(low, high))]
+        if all(large >= APART * small for small, large in pairwise(caches)):
+            return caches[: rng.integers(2, 4)]
 
 
 def constructed(rng: np.random.Generator, caches: list[int]) -> pd.DataFrame:
@@ -30,36 +47,40 @@ def constructed(rng: np.random.Generator, caches: list[int]) -> pd.DataFrame:
     return pd.DataFrame({"working_set_bytes": SIZES, "ns_per_line": ns})
 
 
-def close(found: list[int], caches: list[int]) -> bool:
+def close(found: list[float], caches: list[int]) -> bool:
     return len(found) == len(caches) and all(0.5 <= a / b <= 2 for a, b in zip(found, caches, strict=True))
+
+
+def asked(judge: Judge, answer: Callable[..., Any], curve: pd.DataFrame) -> list[float]:
+    found = answer(curve)
+    judge.need(
+        isinstance(found, list) and all(isinstance(size, Real) for size in found),
+        f"cache_sizes must return a list of numbers, not {found!r}.",
+    )
+    return sorted(float(size) for size in found)
 
 
 def check(judge: Judge) -> None:
     answer = judge.function("answer.py", "cache_sizes")
     right = 0
-    for number in range(MACHINES):
-        levels = (NEAR, MIDDLE, FAR)[: 2 + number % 2]
-        caches = [int(judge.rng.choice(level)) * KIB for level in levels]
-        found = answer(constructed(judge.rng, caches))
-        judge.need(
-            isinstance(found, list) and all(isinstance(size, int | float) for size in found),
-            f"cache_sizes must return a list of numbers, not {found!r}.",
-        )
-        right += close(sorted(found), caches)
+    for _ in range(MACHINES):
+        caches = drawn(judge.rng)
+        right += close(asked(judge, answer, constructed(judge.rng, caches)), caches)
     judge.expect(
-        right >= MACHINES - 1,
+        right >= MACHINES - MISSES,
         good=f"the caches of {right} of {MACHINES} constructed machines were found.",
         missing=f"the caches of only {right} of {MACHINES} constructed machines were found. "
         "Draw one of your misses: which bend is a cache, and which is noise?",
     )
-    sizes = [size for size in SIZES if size <= 12 * 1024 * KIB]
-    sweep = warmup.sweep(working_sets_bytes=sizes, access=["random"], trials=3, save=False, progress=False)
-    table = sweep.summary().drop_duplicates("working_set_bytes").sort_values("working_set_bytes")
-    curve = table[["working_set_bytes", "alone_ns_per_line"]].reset_index(drop=True)
-    curve.columns = ["working_set_bytes", "ns_per_line"]
-    found = sorted(answer(curve))
+    sweep = warmup.sweep(working_sets_bytes=MEASURED, access=["random"], trials=3, save=False, progress=False)
+    table = sweep.summary().drop_duplicates("working_set_bytes")
+    table = table.sort_values("working_set_bytes", ignore_index=True)
+    curve = table[["working_set_bytes", "alone_ns_per_line"]].set_axis(
+        ["working_set_bytes", "ns_per_line"], axis=1
+    )
+    found = asked(judge, answer, curve)
     survey = machine.survey()
-    told = [c for c in survey.caches(survey.cpus_allowed[-1]) if c.kind != "Instruction"]
+    told = [c for c in survey.caches(survey.cpus_allowed[-1]) if c.kind != "instruction"]
     within = [c.size_bytes for c in told if 2 * c.size_bytes <= curve.working_set_bytes.max()]
     if not within:
         judge.remark(f"This machine does not say what caches it has; you found {found} bytes.")

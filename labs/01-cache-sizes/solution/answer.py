@@ -17,9 +17,9 @@ def cache_sizes(curve: pd.DataFrame) -> list[int]:
     for place in range(len(growth)):
         if climbing[place] and not climbing[max(0, place - 1) : place].any():
             found.append(int(sizes[place]))
-    # Two climbs within a factor of three are one climb with a dent.
+    # A cache is many times the one before: two climbs within a factor of five are one climb with a dent.
     kept: list[int] = []
     for size in found:
-        if not kept or size > 3 * kept[-1]:
+        if not kept or size > 5 * kept[-1]:
             kept.append(size)
     return kept
