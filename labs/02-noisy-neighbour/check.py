@@ -14,20 +14,27 @@ SETTLE_S = 0.4  # so that whoever only adds up CPU time has some to add up
 AHEAD_S = 0.4  # by which the busy one is older: it is the busiest also where others use its CPU
 
 
-def burn(stack: contextlib.ExitStack, workers: int, cpus: list[int]) -> workloads.Workload:
-    arguments = ["--workers", str(workers), "--duration-ms", str(LIFE_S * 1000)]
-    started = stack.enter_context(workloads.start("burn", arguments, deadline_s=LIFE_S + 10))
-    placement.pin(started.tids, cpus)
-    started.go()
-    return started
+# The busy one and the neighbour are one program with the same arguments: only what they do to the service
+# tells which is which.  Two workers get most of a CPU also where somebody else uses it.
+BURN = ("burn", "--workers", "2", "--duration-ms", str(LIFE_S * 1000))
+SERVICE = ("burn", "--workers", "1", "--duration-ms", str(LIFE_S * 1000))
+SLEEPER = ("sleeper", "--hogs", "0", "--wakes", str(LIFE_S * 100), "--period-us", "10000", "--work-us", "50")
 
 
-def sleeper(stack: contextlib.ExitStack, cpus: list[int]) -> workloads.Workload:
-    arguments = ["--hogs", "0", "--wakes", str(LIFE_S * 100), "--period-us", "10000", "--work-us", "50"]
-    started = stack.enter_context(workloads.start("sleeper", arguments, deadline_s=LIFE_S + 10))
-    placement.pin(started.tids, cpus)
-    started.go()
-    return started
+def started(
+    stack: contextlib.ExitStack, judge: Judge, wanted: dict[str, tuple[tuple[str, ...], int]]
+) -> dict[str, workloads.Workload]:
+    """Processes that wait at their barriers, on their CPUs.
+
+    They start in an order that is drawn, so that their ids say nothing.
+    """
+    processes = {}
+    for name in map(str, judge.rng.permutation(list(wanted))):
+        (program, *arguments), cpu = wanted[name]
+        process = stack.enter_context(workloads.start(program, arguments, deadline_s=LIFE_S + 10))
+        placement.pin(process.tids, [cpu])
+        processes[name] = process
+    return processes
 
 
 def check(judge: Judge) -> None:
@@ -36,16 +43,26 @@ def check(judge: Judge) -> None:
     judge.need(len(cpus) > 1, "This lab needs a machine with two CPUs: on one CPU everybody is a neighbour.")
     for number in range(1, ROUNDS + 1):
         with contextlib.ExitStack() as stack:
-            place = [int(cpu) for cpu in judge.rng.permutation(cpus)[:2]]
-            # Two workers on a CPU of their own: as busy as a process can be there, and harmless here.
-            busy = burn(stack, 2, place[1:])
+            here, elsewhere = (int(cpu) for cpu in judge.rng.permutation(cpus)[:2])
+            processes = started(
+                stack,
+                judge,
+                {
+                    "service": (SERVICE, here),
+                    "noisy": (BURN, here),
+                    "busy": (BURN, elsewhere),  # as busy as a process can be on one CPU, and harmless here
+                    "light here": (SLEEPER, here),
+                    "light elsewhere": (SLEEPER, elsewhere),
+                },
+            )
+            processes["busy"].go()
             time.sleep(AHEAD_S)
-            service = burn(stack, 1, place[:1])
-            noisy = burn(stack, 1, place[:1])
-            others = [busy, sleeper(stack, place[:1]), sleeper(stack, place[1:])]
-            pids = [process.pid for process in (noisy, *others)]
+            for name in ("service", "noisy", "light here", "light elsewhere"):
+                processes[name].go()
             time.sleep(SETTLE_S)
-            named = answer(service.tids[0], [int(pid) for pid in judge.rng.permutation(pids)])
+            service, noisy = processes.pop("service"), processes["noisy"]
+            pids = judge.rng.permutation([process.pid for process in processes.values()])
+            named = answer(service.tids[0], [int(pid) for pid in pids])
             judge.expect(
                 named == noisy.pid,
                 good=f"round {number}: found.",
