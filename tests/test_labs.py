@@ -156,7 +156,12 @@ def test_a_busy_machine_is_told_with_what_is_missing(small: labs.Lab, tmp_path: 
 
 def test_no_file_no_pass(small: labs.Lab, tmp_path: Path) -> None:
     report = labs.check_folder(small, tmp_path, seed=1)
-    assert report.findings == ((False, "answer.py is not there."),)
+    assert report.findings == (
+        (
+            False,
+            f"answer.py is not in {tmp_path}. `sched-labs lab start 90-small` lays the starter out again.",
+        ),
+    )
 
 
 def test_an_endless_loop_ends_and_takes_its_children_with_it(small: labs.Lab, tmp_path: Path) -> None:
@@ -185,10 +190,35 @@ def test_settings_are_read_strictly(small: labs.Lab, tmp_path: Path) -> None:
         ('{"threads": 99}', "must be a number from 1 to 16"),
     ):
         (tmp_path / "settings.json").write_text(text)
-        judge = labs.Judge(tmp_path, 1)
+        judge = labs.Judge("90-small", tmp_path, 1)
         with pytest.raises(labs.judge.Stop):
             judge.number(judge.settings("settings.json"), "threads", 1, 16)
         assert said in judge.findings[0][1]
+
+
+def test_a_check_that_breaks_says_where_to_look(small: labs.Lab) -> None:
+    (small.folder / "check.py").write_text("def check(judge):\n    None + 1\n")
+    with pytest.raises(SchedLabError, match="broke") as raised:
+        labs.check_folder(small, small.folder / "solution", seed=1)
+    assert "If that line is in your file, mend it there" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("kill -ALRM $$", "does it return?"),
+        ("kill -SEGV $$", "was ended by SIGSEGV"),
+        ("echo no >&2; exit 3", "ended with status 3: no"),
+        ("echo 1 2 3", "something else than its 2 numbers"),
+        ("echo one 2", "something else than its 2 numbers"),
+    ],
+)
+def test_how_a_program_ended_is_told_in_words(tmp_path: Path, script: str, said: str) -> None:
+    judge = labs.Judge("90-small", tmp_path, 1)
+    with pytest.raises(labs.judge.Stop):
+        judge.counts(["sh", "-c", script], ("a", "b"), hung="does it return?")
+    assert said in judge.findings[0][1]
+    assert judge.counts(["echo", 1, 2], ("a", "b"), hung="") == {"a": 1, "b": 2}
 
 
 def test_a_lab_that_is_not_there() -> None:

@@ -1,8 +1,9 @@
 /* events.c SECONDS - a producer passes events to a consumer, in batches as batch.h decides.
  *
  * Events are due at fixed times, whatever the threads do: 10,000 a second, then 300, in turns of a quarter second.
- * Prints one line: events received late wakeups elapsed_ns.
- * late: came more than the deadline after they were due; wakeups: how often the consumer blocked. */
+ * Prints one line: fast_events fast_late slow_events slow_late received wakeups elapsed_ns.
+ * fast, slow: of the events that were due at the high rate and at the low one; late: came more than the deadline
+ * after they were due; wakeups: how often the consumer blocked. */
 #define _GNU_SOURCE
 #include "batch.h"
 
@@ -14,11 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST = 200000, MOST_WAITING = 4096 };
+enum { MOST_WAITING = 4096 };
 static const int64_t DEADLINE_NS = 10000000, TURN_NS = 250000000, LOOK_NS = 500000;
 
 static int pipe_ends[2];
-static long received, late, wakeups;
+static int64_t start_ns;
+static long events[2], late[2], received, wakeups; /* of events and late ones: fast, slow */
 
 static int64_t now_ns(void)
 {
@@ -32,6 +34,9 @@ static void sleep_until(int64_t ns)
     struct timespec t = {ns / 1000000000, ns % 1000000000};
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
+
+/* 1 while the events that are due come at the low rate, 0 while they come at the high one. */
+static int is_slow(int64_t due_ns) { return (due_ns - start_ns) / TURN_NS % 2; }
 
 /* A batch on the pipe: how many events, then when each was due. */
 static void send(int64_t *due, int count)
@@ -69,7 +74,7 @@ static void *consumer(void *unused)
         get(due, (size_t)count * sizeof *due);
         int64_t now = now_ns();
         for (int64_t n = 0; n < count; n++)
-            late += now - due[n] > DEADLINE_NS;
+            late[is_slow(due[n])] += now - due[n] > DEADLINE_NS;
         received += count;
     }
     struct rusage used;
@@ -87,37 +92,38 @@ int main(int argc, char **argv)
     }
     alarm(60);
     prctl(PR_SET_TIMERSLACK, 1);
+    start_ns = now_ns();
     pthread_t reader;
     if (pipe(pipe_ends) || pthread_create(&reader, NULL, consumer, NULL))
         return 1;
     static int64_t waiting[MOST_WAITING];
     int count = 0;
-    long events = 0;
-    int64_t start = now_ns(), next = start;
-    while (next < start + seconds * 1000000000LL || count) {
-        bool last = next >= start + seconds * 1000000000LL;
+    int64_t end = start_ns + seconds * 1000000000LL, next = start_ns;
+    while (next < end || count) {
+        bool last = next >= end;
         int64_t look = now_ns() + LOOK_NS;
         sleep_until(!last && next < look ? next : look);
         int64_t now = now_ns();
         while (!last && next <= now && count < MOST_WAITING - 1) {
             waiting[count++] = next;
-            events++;
-            next += (next - start) / TURN_NS % 2 ? 1000000000 / 300 : 100000;
+            events[is_slow(next)]++;
+            next += is_slow(next) ? 1000000000 / 300 : 100000;
             if (send_now(count, now - waiting[0], DEADLINE_NS)) {
                 send(waiting, count);
                 count = 0;
             }
-            last = next >= start + seconds * 1000000000LL;
+            last = next >= end;
         }
-        if (count && (count >= MOST_WAITING - 1 || now > start + (seconds + 1) * 1000000000LL ||
+        if (count && (count >= MOST_WAITING - 1 || now > end + 1000000000 ||
                       send_now(count, now_ns() - waiting[0], DEADLINE_NS))) {
             send(waiting, count);
             count = 0;
         }
     }
-    int64_t elapsed = now_ns() - start;
+    int64_t elapsed = now_ns() - start_ns;
     send(waiting, 0); /* the end */
     pthread_join(reader, NULL);
-    printf("%ld %ld %ld %ld %lld\n", events, received, late, wakeups, (long long)elapsed);
+    printf("%ld %ld %ld %ld %ld %ld %lld\n", events[0], late[0], events[1], late[1], received, wakeups,
+           (long long)elapsed);
     return 0;
 }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +22,14 @@ class Stop(Exception):
 class Judge:
     """Collects findings.  A check passes when it made at least one and none of them is missing something.
 
+    lab      the name of its folder
     folder   the reader's files
     seed     what the check's random choices come from: the same seed asks the same questions
     rng      the generator made from it
     """
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        self.folder, self.seed = folder, seed
+    def __init__(self, lab: str, folder: Path, seed: int) -> None:
+        self.lab, self.folder, self.seed = lab, folder, seed
         self.rng = np.random.default_rng(seed)
         self.findings: list[tuple[bool, str]] = []
         self.remarks: list[str] = []
@@ -45,10 +49,18 @@ class Judge:
         """Something to know that decides nothing, such as what this machine could not show."""
         self.remarks.append(text)
 
+    def file(self, name: str) -> Path:
+        """A file of the reader's."""
+        path = self.folder / name
+        self.need(
+            path.is_file(),
+            f"{name} is not in {self.folder}. `sched-labs lab start {self.lab}` lays the starter out again.",
+        )
+        return path
+
     def function(self, file: str, name: str) -> Callable[..., Any]:
         """A function of the reader's; calls that raise become findings."""
-        path = self.folder / file
-        self.need(path.is_file(), f"{file} is not there.")
+        path = self.file(file)
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec and spec.loader
         module = importlib.util.module_from_spec(spec)
@@ -68,10 +80,45 @@ class Judge:
 
         return call
 
+    def built(self, source: Path, header: Path, into: Path) -> Path:
+        """The lab's program, compiled in the new folder `into` with the reader's header or another."""
+        into.mkdir()
+        for file in (source, header):
+            shutil.copy(file, into)
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        self.need(compiler is not None, "There is no C compiler here; scripts/provision.sh installs one.")
+        program = into / source.stem
+        made = subprocess.run(
+            [str(compiler), "-O2", "-pthread", "-o", program, into / source.name],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        said = made.stderr.strip()[:2000]
+        self.need(made.returncode == 0, f"{header.name} does not compile:\n{said}")
+        return program
+
+    def counts(self, command: Sequence[object], names: Sequence[str], *, hung: str) -> dict[str, int]:
+        """Run a program and name the numbers of the one line that it prints.
+
+        hung    what to say where the program's own alarm ended it
+        """
+        ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        status, words = ended.returncode, ended.stdout.split()
+        if status < 0:
+            self.need(
+                False,
+                hung if status == -signal.SIGALRM
+                else f"The program was ended by {signal.Signals(-status).name}.",
+            )  # fmt: skip
+        self.need(status == 0, f"The program ended with status {status}: {ended.stderr.strip()[:2000]}")
+        self.need(
+            len(words) == len(names) and all(word.isdigit() for word in words),
+            f"The program printed something else than its {len(names)} numbers: {ended.stdout[:200]!r}",
+        )
+        return dict(zip(names, map(int, words), strict=True))
+
     def settings(self, file: str) -> dict[str, Any]:
         """The reader's answer as a JSON object; a key that begins with an underscore is a comment."""
-        path = self.folder / file
-        self.need(path.is_file(), f"{file} is not there.")
+        path = self.file(file)
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:

@@ -94,7 +94,9 @@ def check_folder(
         child.wait()
     if child.returncode:
         raise SchedLabError(
-            f"The check of {lab.name} broke; what it said stands above.", "This is a fault of the lab."
+            f"The check of {lab.name} broke; what it said stands above and names the line.",
+            "If that line is in your file, mend it there. If it is in check.py, look at what your work "
+            "returned; where that is what the sheet asks for, the lab has a fault.",
         )
     found = json.loads(said)
     return Report(

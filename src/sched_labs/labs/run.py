@@ -22,7 +22,7 @@ def main(lab: str, folder: str, seed: str) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules["check"] = module  # as for any imported module; dataclasses look themselves up there
     spec.loader.exec_module(module)
-    judge, around = Judge(Path(folder), int(seed)), Surroundings()
+    judge, around = Judge(Path(lab).name, Path(folder), int(seed)), Surroundings()
     try:
         module.check(judge)
     except Stop:
