@@ -6,7 +6,8 @@ from sched_labs.experiments import classify
 from sched_labs.labs import Judge
 
 SETS, RIGHT = 3, 13
-SHOWN = ["leader", "voluntary_per_s", "involuntary_per_s", "cpu_share", "run_delay_share", "stint_ns"]
+SHOWN = ["leader", "voluntary_per_s", "involuntary_per_s", "cpu_share", "stint_ns"]
+WORDS = set(classify.KINDS.values())
 
 
 def check(judge: Judge) -> None:
@@ -15,7 +16,12 @@ def check(judge: Judge) -> None:
     right, missed = 0, set()
     for _, threads in run.data.groupby(["set", "process"]):
         truth = threads.truth.iloc[0]
-        if answer(threads[SHOWN].reset_index(drop=True)) == truth:
+        said = answer(threads[SHOWN].reset_index(drop=True))
+        judge.need(
+            isinstance(said, str) and said in WORDS,
+            f"diagnose must return one of the sheet's words, not {said!r}.",
+        )
+        if said == truth:
             right += 1
         else:
             missed.add(truth)

@@ -16,6 +16,7 @@ def diagnose(threads: pd.DataFrame) -> str:
         return "yielding"  # nobody is taken off a CPU as often as that
     if voluntary < 0.02 * switches:
         return "CPU-contended"
+    # Many short stints are an exchange with somebody else, however they end.
     if involuntary > 0.1 * switches and stint_ns > 500_000:
-        return "both"  # many short stints are an exchange with somebody else, however they end
+        return "I/O-bound and CPU-contended"
     return "I/O-bound"
