@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,16 @@ def tail_us(service: dict[str, Any], quota: float, seed: int) -> float:
     return run.quantile_us(0.99)
 
 
+def asked(judge: Judge, answer: Callable[..., Any], service: dict[str, Any]) -> float:
+    most = service["cpus"] * service["period_us"]
+    quota = answer(dict(service))
+    judge.need(
+        isinstance(quota, Real) and 1000 <= quota <= most,
+        f"quota_us must return a number from 1000 to {most}, not {quota!r}.",
+    )
+    return float(quota)
+
+
 def check(judge: Judge) -> None:
     answer = judge.function("answer.py", "quota_us")
     slow, dear = [], []
@@ -37,11 +49,7 @@ def check(judge: Judge) -> None:
         }
         seed = int(judge.rng.integers(1000))
         most = cpus * service["period_us"]
-        quota = answer(dict(service))
-        judge.need(
-            isinstance(quota, int | float) and 1000 <= quota <= most,
-            f"quota_us must return a number from 1000 to {most}, not {quota!r}.",
-        )
+        quota = asked(judge, answer, service)
         free = tail_us(service, most, seed)
         slow.append(tail_us(service, quota, seed) / free)
         enough = next(most * step for step in STEPS if tail_us(service, most * step, seed) <= SLOWER * free)
@@ -63,7 +71,7 @@ def check(judge: Judge) -> None:
         return
     service = {"arrivals_per_s": 100, "work_us": 4_000, "threads": 4, "period_us": 100_000}
     service["cpus"] = min(2, len(machine.survey().cpus_allowed))
-    quota = round(answer(dict(service)))
+    quota = round(asked(judge, answer, service))
     demand = max(1, round(100 * 0.4 * service["period_us"] / quota))
     judge.need(demand <= 100, "the real service would need more than your quota on average.")
     table = experiment.latency(

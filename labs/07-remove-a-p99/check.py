@@ -40,15 +40,15 @@ def served(settings: dict[str, Any], loops: int, seed: int) -> tuple[float, int]
 
 
 def simulated(settings: dict[str, Any], seed: int) -> tuple[float, int]:
-    rng = np.random.default_rng(seed)
-    batches = np.cumsum(rng.exponential(1e6 / BATCHES_PER_S, 60 * BATCHES_PER_S))
+    # As many batches as the rate says, each at any time: so the arrivals of the real service are drawn too.
+    batches = np.sort(np.random.default_rng(seed).uniform(0, 60e6, 60 * BATCHES_PER_S))
     run = bandwidth.replay(
         settings["period_us"] // 2,
         settings["period_us"],
         np.repeat(batches, BATCH),
         threads=settings["threads"],
         cpus=2,
-        duration_s=batches[-1] / 1e6 + 10,
+        duration_s=60,
         burst_us=settings["burst_us"],
         work_us=WORK_US,
     )
@@ -75,10 +75,11 @@ def check(judge: Judge) -> None:
                     left += waiting
                 else:
                     left_today += waiting
+    allowed = TURNS * BATCH  # a batch may come shortly before the end of a run
     judge.need(
-        left_today <= TURNS * BATCH,
+        left_today <= allowed,
         f"this machine had not even half a CPU for the service: under today's settings {left_today} requests "
-        "were left waiting, and none should be. Check again when it has less to do.",
+        f"were left waiting, and at most {allowed} should be. Check again when it has less to do.",
     )
     if not able:
         judge.remark(f"No group with a quota can be made here, so this was simulated: {why}")
@@ -90,7 +91,7 @@ def check(judge: Judge) -> None:
         "When is the group stopped, and what did it leave unused before?",
     )
     judge.expect(
-        left <= TURNS * BATCH,
-        good="every request was served.",
-        missing=f"{left} requests were still waiting at the end.",
+        left <= allowed,
+        good=f"{left} requests were still waiting when the runs ended, of {allowed} that may.",
+        missing=f"{left} requests were still waiting when the runs ended; at most {allowed} may.",
     )
