@@ -48,7 +48,8 @@ def _sheet(lab: Lab, chapters: Sequence[tuple[str, str]]) -> str:
         f"About {lab.minutes} minutes." + (f" It goes with {read}." if read else ""),
         "In a terminal on your own machine:",
         f"    sched-labs lab start {lab.word}",
-        f"It lays out this sheet and {files}, and says where. Work there, with an editor of your own.",
+        f"It lays out this sheet and {files}, and says where. Work there, with any editor; "
+        "in the virtual machine, with JupyterLab's.",
     ]
     end = [
         "## When you are done, or stuck",

@@ -7,6 +7,7 @@ no other site may frame a page. Every request needs the login; a POST also needs
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from pathlib import Path
 from typing import Any
@@ -164,9 +165,13 @@ def _announce(server: Any) -> None:
     token = server.identity_provider.token
     key = f"?token={token}" if token else ""
     where = (server.custom_display_url or f"http://{server.ip}:{server.port}") + server.base_url
+    alone = ipaddress.ip_address(
+        server.ip
+    ).is_loopback  # in a virtual machine: what a forwarded port arrives at
+    reach = "Only this computer reaches it, and only" if alone else "It is reached only"
     print(
         f"\n  The book:    {where}book/{key}\n"
         f"  JupyterLab:  {where}lab{key}\n\n"
-        "  Only this computer reaches it, and only with the key in the address. Ctrl-C stops it.\n",
+        f"  {reach} with the key in the address. Ctrl-C stops it.\n",
         flush=True,
     )
