@@ -165,9 +165,7 @@ def _announce(server: Any) -> None:
     token = server.identity_provider.token
     key = f"?token={token}" if token else ""
     where = (server.custom_display_url or f"http://{server.ip}:{server.port}") + server.base_url
-    alone = ipaddress.ip_address(
-        server.ip
-    ).is_loopback  # in a virtual machine: what a forwarded port arrives at
+    alone = ipaddress.ip_address(server.ip).is_loopback  # not in a virtual machine with a forwarded port
     reach = "Only this computer reaches it, and only" if alone else "It is reached only"
     print(
         f"\n  The book:    {where}book/{key}\n"
