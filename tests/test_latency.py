@@ -11,14 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import figures, judge, knobs, lock, machine
+from sched_labs import figures, judge, knobs, lock, machine, workloads
 from sched_labs.errors import ParameterError, PlacementError
 from sched_labs.experiments import find
+from sched_labs.experiments import policies as policies_module
 from sched_labs.experiments import slices as slices_module
 from sched_labs.experiments import wakeplace as wakeplace_module
 from sched_labs.experiments.base import Run
 from sched_labs.experiments.slices import turns
 from sched_labs.experiments.ticks import interrupts, period
+from sched_labs.figures import policies as policies_figure
 from sched_labs.machine import files
 from sched_labs.result import Result, from_json
 
@@ -141,6 +143,8 @@ def test_turns_of_hogs(slices: Result) -> None:
     assert table["used_percent"].between(0, 102).all()
     assert (table["stint_p10_ns"] <= table["stint_p90_ns"]).all()
     assert (table["gap_p50_ns"] <= table["gap_max_ns"]).all()
+    for used in slices.parameters["used"]:  # a trial with long slices has as many rounds as others
+        assert used["duration_s"] >= 8 * used["hogs"] * (used["wished_slice_ns"] or 0) / 1e9
     # Whoever shares a CPU with three others waits longer than who shares it with one, in sum over the run.
     mean = slices.data[slices.data["wished_slice_ns"].isna()].groupby("hogs")[["stint_ns", "gap_ns"]].sum()
     waits = mean["gap_ns"] / mean["stint_ns"]
@@ -208,7 +212,7 @@ def test_slices_are_left_out_where_the_kernel_ignores_them(tmp_path_factory: pyt
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(policies, "apply", ignored)
-        result = tiny("slices.sweep", tmp_path_factory, hogs=[2], duration_s=0.1)
+        result = tiny("slices.sweep", tmp_path_factory, hogs=[2], duration_s=0.3)
     assert result.data["wished_slice_ns"].isna().all()
     assert any(note.level == "missing" and "slices came later" in note.text for note in result.notes)
 
@@ -238,6 +242,9 @@ def test_every_policy_that_can_be_had_is_there(sweep: Result) -> None:
     everything = {"OTHER", "nice +10", "nice -10", "BATCH", "IDLE", "slice 0.1 ms", "FIFO", "RR", "DEADLINE"}
     assert set(table["policy"]) | set(left_out) == everything | {"OTHER, slack 50 µs"}
     assert (table["wakes"] == sweep.parameters["wakes"]).all()
+    assert (table["wakes_per_trial"] == sweep.parameters["wakes"]).all()
+    assert set(table.loc[table["load"] == "heavy", "policy"]) | set(left_out) == everything
+    assert {"OTHER", "OTHER, slack 50 µs"} <= set(table.loc[table["load"] == "light", "policy"])
     assert (table["p50_ns"] <= table["p99_ns"]).all() and (table["p99_ns"] <= table["max_ns"]).all()
     assert table["used_percent"].between(0, 102).all()
 
@@ -252,6 +259,43 @@ def test_late_wakes_are_kept_and_real_time_comes_first(sweep: Result) -> None:
     if ("FIFO", "heavy") in table.index:
         assert table.loc[("FIFO", "heavy"), "p50_ns"] < table.loc[("IDLE", "heavy"), "p50_ns"]
         assert table.loc[("FIFO", "heavy"), "not_run"] == 0
+
+
+def test_hogs_are_counted_from_the_workers_first_wake_up_on() -> None:
+    elapsed = []
+    with workloads.start("periodic", ["--hogs", "1", "--wakes", "1", "--blocks", "5"]) as workload:
+        for _ in range(5):
+            workload.go()
+            records, end = policies_module._block(workload)
+            assert len(records) == 1 and end["hogs_cpu_ns"] <= 1.02 * end["elapsed_ns"] + 1e6
+            elapsed.append(end["elapsed_ns"])
+    assert min(elapsed) < 20e6  # the hogs settle for as long before the worker is due
+
+
+def late(policy: str, tail_ms: float, *, wakes: int = 100, not_run: int = 0) -> dict[str, Any]:
+    """A CONSTRUCTED row of the policies' figure, of three trials."""
+    return {
+        "policy": policy,
+        "p99_ns": 1e6 * tail_ms,
+        "wakes": 3 * wakes,
+        "wakes_per_trial": wakes,
+        "not_run": not_run,
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([late("OTHER", 7), late("FIFO", 0.02)],
+         "one in a hundred wake-ups is 20 µs late or more under FIFO, and 7 ms under OTHER."),
+        ([late("FIFO", 0.02, wakes=20), late("OTHER", 7, wakes=20)], "the latest of 20 wake-ups is 20 µs"),
+        ([late("FIFO", 0.02), late("IDLE", 100, not_run=300)], "under IDLE none ran before its block ended."),
+        ([late("FIFO", 0.02), late("nice +10", 80, not_run=36)],
+         "80 ms under nice +10, where 36 of 300 had not run when their block ended."),
+    ],
+)  # fmt: skip
+def test_the_policies_caption_says_what_a_tail_is_of(rows: list[dict[str, Any]], said: str) -> None:
+    assert said in policies_figure._sweep_caption(pd.DataFrame(rows))
 
 
 def test_the_figure_of_the_policies(sweep: Result) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pandas as pd
 
+from ..figures.axes import number_text
 from .base import FAILS, HOLDS, ONE_VM, WEB_COURSE, CannotTell, Claim, Verdict, ns
 
 KIND = "attribution.waits"
@@ -60,24 +60,6 @@ def _kernel_workers(table: pd.DataFrame) -> Verdict:
     return _half(float(row.share_lo), float(row.share_hi), reason)
 
 
-def _wrong_cpu(table: pd.DataFrame) -> Verdict:
-    first = _of(table, "rival").iloc[0]
-    mean = float(first.wait_mean_ns)
-    could = float(first.could_share) + float(first.later_share)
-    if not math.isfinite(could):
-        raise CannotTell("This run does not know whether another CPU was idle.")
-    reason = (
-        f"{could:.0%} of {int(first.waits)} waits ({ns(mean)} on average) had another CPU idle that the "
-        f"thread may use: {float(first.could_share):.0%} when they began, "
-        f"{float(first.later_share):.0%} later on."
-    )
-    if mean < 1e6:
-        raise CannotTell(f"These waits are not long: {reason}")
-    # Three standard errors of a share.
-    margin = 3 * (0.25 / float(first.waits)) ** 0.5
-    return _half(could - margin, could + margin, reason)
-
-
 def _observer(table: pd.DataFrame, name: str) -> pd.Series[Any]:
     rows = table[table["observer"] == name]
     if rows.empty:
@@ -112,6 +94,12 @@ def _recording_is_dearer(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals overlap: {reason}")
 
 
+def _slower(row: pd.Series) -> str:
+    if row["slower_lo_percent"] <= 0:
+        return "not measurably slower"
+    return f"{row['slower_percent']:.1f} % slower"
+
+
 def _cost_is_the_tools_alone(table: pd.DataFrame) -> Verdict:
     rows = table[table["observer"] == "runqlat"].sort_values("switches_per_s")
     if len(rows) < 2:
@@ -120,11 +108,10 @@ def _cost_is_the_tools_alone(table: pd.DataFrame) -> Verdict:
     if often["switches_per_s"] < 5 * seldom["switches_per_s"]:
         raise CannotTell("The rates of this run are too much alike.")
     reason = (
-        f"runqlat made two threads slower by {seldom['slower_percent']:.1f} % at "
-        f"{seldom['switches_per_s']:,.0f} switches a second (interval {seldom['slower_lo_percent']:.1f} to "
-        f"{seldom['slower_hi_percent']:.1f}), by {often['slower_percent']:.1f} % at "
-        f"{often['switches_per_s']:,.0f} ({often['slower_lo_percent']:.1f} to "
-        f"{often['slower_hi_percent']:.1f})."
+        f"runqlat made two threads {_slower(seldom)} at {seldom['switches_per_s']:,.0f} switches a second "
+        f"(interval {seldom['slower_lo_percent']:.1f} to {seldom['slower_hi_percent']:.1f} %), "
+        f"{_slower(often)} at {often['switches_per_s']:,.0f} ({often['slower_lo_percent']:.1f} to "
+        f"{often['slower_hi_percent']:.1f} %)."
     )
     if often["slower_lo_percent"] > seldom["slower_hi_percent"]:
         return Verdict(FAILS, reason)
@@ -204,13 +191,17 @@ def _interference(table: pd.DataFrame, nice: int, *parts: str) -> tuple[float, f
     return float(found["ms_per_s"]), float(found["ms_per_s_lo"]), float(found["ms_per_s_hi"])
 
 
+def _between(least: float, most: float) -> str:
+    return f"{number_text(least, 2)} to {number_text(most, 2)}"
+
+
 def _packets_by_kworkers(table: pd.DataFrame) -> Verdict:
     interrupts, least, most = _interference(table, 0, "interrupt", "over_it")
     threads, fewest, highest = _interference(table, 0, "kernel_thread")
     reason = (
-        f"beside a sender of packets softirqs and interrupts took {interrupts:.2g} ms of each second "
-        f"(interval {least:.2g} to {most:.2g}), kernel threads {threads:.2g} ms "
-        f"({fewest:.2g} to {highest:.2g})."
+        f"beside a sender of packets softirqs and interrupts took {number_text(interrupts, 2)} ms of each "
+        f"second (interval {_between(least, most)}), kernel threads {number_text(threads, 2)} ms "
+        f"({_between(fewest, highest)})."
     )
     if least > highest:
         return Verdict(FAILS, reason)
@@ -223,8 +214,8 @@ def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
     plain, least, most = _interference(table, 0, "interrupt", "over_it")
     better, low, high = _interference(table, -10, "interrupt", "over_it")
     reason = (
-        f"softirqs and interrupts took {plain:.2g} ms of each second with nice 0 (interval {least:.2g} to "
-        f"{most:.2g}), {better:.2g} ms with nice -10 ({low:.2g} to {high:.2g})."
+        f"softirqs and interrupts took {number_text(plain, 2)} ms of each second with nice 0 (interval "
+        f"{_between(least, most)}), {number_text(better, 2)} ms with nice -10 ({_between(low, high)})."
     )
     if most < 1:
         raise CannotTell(f"There was hardly any of it: {reason}")
@@ -240,8 +231,6 @@ CLAIMS = [
           _threads_in_the_way),
     Claim("002-061", "Kernel threads of the same priority are what a loaded program waits for.", COURSE, KIND,
           _kernel_workers),
-    Claim("002-056", "A long wait for a CPU means that the thread was placed wrongly: another CPU was idle.",
-          COURSE, KIND, _wrong_cpu),
     Claim("002-036", "runqlat costs less than one per cent.", COURSE, "observer.cost", _below_one_percent),
     Claim("000-108", "Recording every switch with perf sched costs more than counting waits in the kernel.",
           WEB_COURSE, "observer.cost", _recording_is_dearer),

@@ -6,9 +6,12 @@ import math
 
 import pandas as pd
 
+from ..experiments.policies import FEWEST_FOR_TAIL, LOADS
+from ..experiments.wakeplace import SLOW_NS
 from .base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, yes
 
 IDLE_PERCENT = 60  # the woken workers themselves use some of the other CPUs
+BUSY_PERCENT = 85  # hogs have a CPU from when a block starts until it ends, not before and after
 COURSE = "a web course on scheduler latency (002), no reference given"
 
 
@@ -295,11 +298,18 @@ def _slack_matters_not(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals overlap: {reason}")
 
 
+def _enough_wakes(cell: pd.Series) -> None:
+    """CannotTell where a trial had fewer than a hundred wake-ups."""
+    if cell.wakes_per_trial < FEWEST_FOR_TAIL:
+        raise CannotTell(f"{cell.wakes_per_trial} wake-ups in a trial have no one in a hundred.")
+
+
 def _three_times_at_most(table: pd.DataFrame) -> Verdict:
     plain, fifo = _worker(table, "OTHER", "heavy"), _worker(table, "FIFO", "heavy")
+    _enough_wakes(plain)
     least, most = _times(plain, fifo)
     reason = (
-        f"one in a hundred is {ns(plain.p99_ns)} late under OTHER, {ns(fifo.p99_ns)} under FIFO: "
+        f"one in a hundred is {ns(plain.p99_ns)} late or more under OTHER, {ns(fifo.p99_ns)} under FIFO: "
         f"{plain.p99_ns / fifo.p99_ns:.0f} times (interval {least:.0f} to {most:.0f})."
     )
     return _within(least, most, 0, 3, reason)
@@ -307,11 +317,15 @@ def _three_times_at_most(table: pd.DataFrame) -> Verdict:
 
 def _no_fair_setting_helps(table: pd.DataFrame) -> Verdict:
     plain = _worker(table, "OTHER", "heavy")
+    _enough_wakes(plain)
     others = table[(table["load"] == "heavy") & table["policy"].isin(["nice -10", "slice 0.1 ms"])]
     if others.empty:
         raise CannotTell("This run could set neither a better nice value nor a slice of its own.")
     best = others.sort_values("p99_ns").iloc[0]
-    reason = f"one in a hundred is {ns(plain.p99_ns)} late under OTHER, {ns(best.p99_ns)} with {best.policy}."
+    reason = (
+        f"one in a hundred is {ns(plain.p99_ns)} late or more under OTHER, {ns(best.p99_ns)} with "
+        f"{best.policy}."
+    )
     if best.p99_hi_ns < 0.7 * plain.p99_lo_ns:
         return Verdict(FAILS, reason)
     if best.p99_lo_ns > 0.7 * plain.p99_hi_ns:
@@ -321,10 +335,16 @@ def _no_fair_setting_helps(table: pd.DataFrame) -> Verdict:
 
 def _heavy_loses_cpu(table: pd.DataFrame) -> Verdict:
     cell = _worker(table, "OTHER", "heavy")
-    reason = f"it asked for 20 % of the CPU beside hogs and got {cell.worker_cpu_percent:.1f} %."
-    if 14 <= cell.worker_cpu_percent < 17:
-        raise CannotTell(reason)
-    return yes(cell.worker_cpu_percent < 14, reason)
+    asked = 100 * LOADS["heavy"]
+    reason = f"it asked for {asked:.0f} % of the CPU beside hogs and got {cell.worker_cpu_percent:.1f} %"
+    # The work may take longer here than when it was timed: better is what it takes where nobody delays it.
+    fifo = table[(table["policy"] == "FIFO") & (table["load"] == "heavy")]
+    if len(fifo):
+        asked = float(fifo["worker_cpu_percent"].iloc[0])
+        reason += f"; under FIFO, where it waits for nobody, it used {asked:.1f} %"
+    if 0.7 * asked <= cell.worker_cpu_percent < 0.85 * asked:
+        raise CannotTell(f"{reason}.")
+    return yes(cell.worker_cpu_percent < 0.7 * asked, f"{reason}.")
 
 
 def _sleeper_fails_the_test(table: pd.DataFrame) -> Verdict:
@@ -464,17 +484,41 @@ def _migration_cost_helps(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals allow either: {reason}")
 
 
+def _slow(cell: pd.Series) -> str:
+    if not math.isfinite(cell.slow_hi_percent):
+        raise CannotTell("One trial says nothing about how trials vary.")
+    return f"{cell.slow_percent:.1f} % (interval {cell.slow_lo_percent:.1f} to {cell.slow_hi_percent:.1f})"
+
+
 def _idle_cpu_means_no_wait(table: pd.DataFrame) -> Verdict:
-    cell = _woken(table, "bound to the waker")
+    """Long waits of threads that must stay on a busy CPU, against those that the machine makes by itself."""
+    bound, noise = _woken(table, "bound to the waker"), _woken(table, "bound to an idle CPU")
     reason = (
-        f"bound to one busy CPU while others were idle, one wake-up in a hundred took {ns(cell.p99_ns)} or "
-        f"more, and {cell.slow_percent:.0f} % took more than a millisecond."
+        f"with the other CPUs idle for {bound.others_idle_percent:.0f} % of the time, {_slow(bound)} of the "
+        f"wake-ups of threads that may use one busy CPU only took more than {ns(SLOW_NS)}; on an idle CPU "
+        f"{_slow(noise)}."
     )
-    if cell.p99_lo_ns > 1e6:
+    if bound.slow_lo_percent > noise.slow_hi_percent:
         return Verdict(FAILS, reason)
-    if cell.p99_hi_ns < 1e5:
+    if bound.slow_hi_percent == 0 and bound.p99_hi_ns < 1e5:
         return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    raise CannotTell(f"These may be other programs', or the hypervisor's: {reason}")
+
+
+def _long_waits_are_misplaced(table: pd.DataFrame) -> Verdict:
+    """Whether waits are long where no CPU is idle on which the thread could have been placed instead."""
+    free, crowded = _woken(table, "idle CPUs"), _row(table, "busy CPUs", condition="every CPU busy")
+    if crowded.others_idle_percent > 100 - BUSY_PERCENT:
+        raise CannotTell(f"Not every CPU was busy: the others idled {crowded.others_idle_percent:.0f} %.")
+    reason = (
+        f"{_slow(crowded)} of the wake-ups took more than {ns(SLOW_NS)} where every CPU was busy, "
+        f"{_slow(free)} where a CPU was idle to go to."
+    )
+    if crowded.slow_lo_percent > free.slow_hi_percent:
+        return Verdict(FAILS, reason)
+    if free.slow_lo_percent > crowded.slow_hi_percent:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
 
 
 def _tick(table: pd.DataFrame) -> pd.Series:
@@ -623,6 +667,8 @@ CLAIMS = [
           COURSE, "wakeplace.sweep", _affinity_dominates),
     Claim("L30", "A lower sched_migration_cost_ns shortens the tail of wake-ups.", COURSE, "wakeplace.sweep",
           _migration_cost_helps),
+    Claim("002-056", "A long wait for a CPU means that the thread was placed wrongly: another CPU was idle.",
+          COURSE, "wakeplace.sweep", _long_waits_are_misplaced),
     Claim("002-123-mask", "While some CPU is idle, nobody waits for one.",
           "a common belief, refuted in (002)", "wakeplace.sweep", _idle_cpu_means_no_wait),
     Claim("002-065", "The tick comes a thousand times a second.", COURSE, "ticks.gaps", _tick_at_1000_hz),

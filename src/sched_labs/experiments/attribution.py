@@ -44,9 +44,6 @@ def summarise(result: Result) -> pd.DataFrame:
     part_ns              its part in sum over the trials
     waits                how many waits the condition had, the same in each of its rows
     wait_mean_ns         the mean wait of the condition, the same in each of its rows
-    could_share          the part of the waits that began while another allowed CPU was idle, the same again
-    later_share          the part that did not, and during which one was idle all the same, the same again:
-                         the two together are the waits for which there was room elsewhere
     attributed           whether the waiting time is attributed at all (it needs the BPF probe)
     """
     rows = []
@@ -56,7 +53,6 @@ def summarise(result: Result) -> pd.DataFrame:
         counted = trials[trials["condition"] == condition]
         each = data.groupby("trial")["part_ns"].sum()
         waits = int(counted["waits"].sum())
-        could, later = (int(counted[name].sum()) if name in counted else None for name in ("could", "later"))
         for occupant in OCCUPANTS:
             parts = data[data["occupied_by"] == occupant].groupby("trial")["part_ns"].sum()
             shares = (parts.reindex(each.index, fill_value=0) / each).to_numpy()
@@ -71,16 +67,10 @@ def summarise(result: Result) -> pd.DataFrame:
                     "part_ns": int(parts.sum()),
                     "waits": waits,
                     "wait_mean_ns": float(each.sum() / waits) if waits else math.nan,
-                    "could_share": _part(could, waits),
-                    "later_share": _part(later, waits),
                     "attributed": result.parameters["instrument"] == "bpf",
                 }
             )
     return pd.DataFrame(rows)
-
-
-def _part(some: int | None, waits: int) -> float:
-    return math.nan if some is None or not waits else some / waits
 
 
 def instrument(survey: machine.Machine) -> Instrument:
@@ -116,10 +106,9 @@ def waits(
 
     The result's parameters also hold: instrument ("bpf" or "schedstat"); interrupts, the kinds that this
     kernel lets us tell from the thread that they interrupt; trials_counted, one row per trial and condition
-    with waits, wait_ns (their sum, exact), could (waits that began while another allowed CPU was idle),
-    later (the others during which one was), moved (waits that changed CPU), held (that began with the CPU
+    with waits, wait_ns (their sum, exact), moved (waits that changed CPU), held (that began with the CPU
     quota used up), stolen_ns (a bound on what the hypervisor took of all CPUs) and lost.  schedstat knows
-    only the first two.
+    only the first two.  Whether another CPU was idle is not asked: these threads are bound to one.
     """
     burners = 2 if burners is None else burners
     rivals = 2 if rivals is None else rivals
@@ -231,8 +220,6 @@ def _attributed(
         "condition": condition,
         "waits": waits.total,
         "wait_ns": found.sum_ns,
-        "could": sum(sum(share.could.values()) for share in found.shares.values()),
-        "later": sum(sum(share.later.values()) for share in found.shares.values()),
         "moved": sum(share.moved for share in found.shares.values()),
         "held": sum(share.held for share in found.shares.values()),
         "stolen_ns": found.stolen_ns,

@@ -20,6 +20,7 @@ from .base import Instrument, Run, experiment
 MOST_HOGS = 64  # of burn.c
 MOST_GAPS = 200_000  # a worker keeps this many
 CUSTOM_AMONG = 4  # hogs, where slices of their own are tried, and a longer one of the kernel's
+ROUNDS = 8  # of those slices at least in a trial, whose first and last turns are cut off
 KERNELS = ("base_slice_ns", "min_granularity_ns")  # the kernel's own slice: EEVDF's knob, and CFS's nearest
 
 
@@ -79,7 +80,9 @@ def _used_percent(result: Result, hogs: int, wish: float, moved: float) -> float
     cell = used[(used["hogs"] == hogs) & (used["wished_slice_ns"].fillna(0) == wish)]
     if "moved_slice_ns" in cell:
         cell = cell[cell["moved_slice_ns"].fillna(0) == moved]
-    return 100 * float(cell["cpu_ns"].mean()) / (1e9 * result.parameters["duration_s"])
+    # In runs kept before long slices were given long trials, all trials were alike.
+    lasted_s = cell["duration_s"].mean() if "duration_s" in cell else result.parameters["duration_s"]
+    return 100 * float(cell["cpu_ns"].mean() / (1e9 * lasted_s))
 
 
 def instrument(survey: machine.Machine) -> Instrument:
@@ -105,7 +108,7 @@ def sweep(
     moved_slice_ns    what the kernel's own slice is set to for one more row of four hogs, and put back; None:
                       leave it alone.  Left out with a note where this user may not, or where it is longer
     trials            how often each is measured; the numbers take turns
-    duration_s        of each trial
+    duration_s        of each trial; one with long slices lasts long enough for eight rounds of them
 
     Data: one row per turn: trial, hogs, wished_slice_ns, moved_slice_ns, worker, stint_ns (how long it ran),
     gap_ns (how long it had waited before that).  A gap in which the kernel counted no involuntary switch was
@@ -113,7 +116,7 @@ def sweep(
     program borrowed the CPU and the same hog went on.  The run is flagged where the gaps that the hogs saw
     and the kernel's count of involuntary switches differ by more than a tenth.
     """
-    hogs = hogs or run.choose(tiny=(2, 4), quick=(2, 4, 8, 16), full=(2, 3, 4, 6, 8, 16, 32))
+    hogs = hogs or run.choose(tiny=(2, 4), quick=(2, 4, 6, 8), full=(2, 3, 4, 6, 8, 16, 32))
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.25, quick=0.3, full=2.0) if duration_s is None else duration_s
     _check(hogs, wished_slices_ns, trials, duration_s)
@@ -176,6 +179,7 @@ def _check(hogs: Sequence[int], wished: Sequence[int], trials: int, duration_s: 
 def _measure(
     run: Run, trial: int, hogs: int, wish: int | None, moved: int | None, cpu: int, duration_s: float
 ) -> None:
+    duration_s = max(duration_s, ROUNDS * hogs * (wish or moved or 0) / 1e9)
     words = ["--workers", hogs, "--duration-ms", math.ceil(1000 * duration_s), "--most-gaps",
              min(MOST_GAPS, math.ceil(20_000 * duration_s) + 1000)]  # fmt: skip
     given = [str(word) for word in words]
@@ -187,7 +191,13 @@ def _measure(
         records = burn.run()
     cpu_ns = sum(record["cpu_ns"] for record in records if record.kind == "worker")
     run.parameters["used"].append(
-        {"hogs": hogs, "wished_slice_ns": wish, "moved_slice_ns": moved, "cpu_ns": cpu_ns}
+        {
+            "hogs": hogs,
+            "wished_slice_ns": wish,
+            "moved_slice_ns": moved,
+            "cpu_ns": cpu_ns,
+            "duration_s": duration_s,
+        }
     )
     switches = sum(record["involuntary"] for record in records if record.kind == "worker")
     seen = [r for r in records if r.kind == "gap" and r["switches"] > 0]

@@ -83,7 +83,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
     """Draw one panel per condition: waiting time by the length of the wait, stacked by what had the CPU."""
-    table = frame(result)
+    table, summary = frame(result), result.summary()
     pale = None if recorded is None else frame(recorded)
     conditions = list(table["condition"].unique())
     shown = _worth_a_name(table)
@@ -93,7 +93,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         panels = drawing.subplots(len(conditions), 1, sharex=True, squeeze=False)[:, 0]
         handles = [_patch(name) for name in shown]
         for ax, condition in zip(panels, conditions, strict=True):
-            _panel(ax, table[table["condition"] == condition], _title(result, condition))
+            _panel(ax, table[table["condition"] == condition], _title(summary, condition))
             if pale is not None and recorded is not None and (pale["condition"] == condition).any():
                 line = _recorded(ax, pale[pale["condition"] == condition], machine_name(recorded.machine))
                 if ax is panels[0]:
@@ -113,8 +113,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     return Figure(
         drawing,
         KIND,
-        alt=_alt(table) + also_drawn(recorded, predictions),
-        caption=_caption(table) + _room(result),
+        alt=_alt(table, summary) + also_drawn(recorded, predictions),
+        caption=_caption(table, summary),
         provenance=provenance(result, recorded),
         data=table,
         title="What had the CPU while threads waited",
@@ -179,9 +179,8 @@ def _recorded(ax: Axes, pale: pd.DataFrame, name: str) -> Any:
     return line
 
 
-def _title(result: Drawable, condition: str) -> str:
+def _title(summary: pd.DataFrame, condition: str) -> str:
     name = _TITLES.get(condition, condition.replace("_", " "))
-    summary = result.summary()
     rows = summary[summary["condition"] == condition]
     if rows.empty:
         return name
@@ -189,43 +188,26 @@ def _title(result: Drawable, condition: str) -> str:
     return f"{name}: {int(first['waits']):,} waits of {axes.time_text(first['wait_mean_ns'], 2)} on average"
 
 
-def _shares(table: pd.DataFrame, condition: str) -> pd.Series[Any]:
-    rows = table[table["condition"] == condition]
-    return rows.groupby("occupied_by")["share_percent"].sum().sort_values(ascending=False)
+def _shares(summary: pd.DataFrame, condition: str) -> pd.Series[Any]:
+    """What each occupant had, in per cent: the median of the trials, as every other text has it."""
+    rows = summary[summary["condition"] == condition].set_index("occupied_by")
+    return (100 * rows["share"]).sort_values(ascending=False)
 
 
 def _percent(value: float) -> str:
     return f"{axes.number_text(value, 3 if value > 99.5 else 2)} %"
 
 
-def _caption(table: pd.DataFrame) -> str:
+def _caption(table: pd.DataFrame, summary: pd.DataFrame) -> str:
     parts = []
     for condition in table["condition"].unique():
-        shares = _shares(table, condition)
+        shares = _shares(summary, condition)
         name = str(shares.index[0])
         where = _TITLES.get(condition, condition.replace("_", " "))
         if name == "unattributed":
             return "How long the program waited is known, and not what had the CPU meanwhile."
         parts.append(f"{where}, {_percent(shares.iloc[0])} went to {_OF[name]}")
     return f"What a program's waiting time went to depends on its company: {listed(parts)}."
-
-
-def _room(result: Drawable) -> str:
-    """A sentence on the waits for which another CPU was idle; none where nobody looked."""
-    summary = result.summary()
-    if not {"could_share", "later_share"} <= set(summary.columns):
-        return ""
-    first = summary.groupby("condition", sort=False).first()
-    room = first["could_share"] + first["later_share"]
-    if not len(room) or room.isna().any():
-        return ""
-    if not room.any():
-        return " During none of the waits was another CPU idle that the program may use."
-    where = str(room.idxmax())
-    return (
-        f" Another CPU that the program may use was idle during {_percent(100 * room[where])} of its waits "
-        f"{_TITLES.get(where, where)}: these are a matter of placement."
-    )
 
 
 _OF = {
@@ -240,12 +222,12 @@ _OF = {
 }
 
 
-def _alt(table: pd.DataFrame) -> str:
+def _alt(table: pd.DataFrame, summary: pd.DataFrame) -> str:
     parts = [
         "Stacked bars on a logarithmic axis: waiting time by the length of the wait, by what had the CPU."
     ]
     for condition in table["condition"].unique():
-        shares = _shares(table, condition)
+        shares = _shares(summary, condition)
         told = [f"{WORDS[str(name)]} {_percent(share)}" for name, share in shares.items() if share >= 0.1]
         rows = table[table["condition"] == condition]
         top = rows.groupby(["low_ns", "high_ns"], as_index=False)["share_percent"].sum()

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
+from ..experiments.policies import FEWEST_FOR_TAIL
 from . import axes, style
 from .base import (
     Drawable,
@@ -42,6 +43,7 @@ def sweep_frame(result: Drawable) -> pd.DataFrame:
     """What the figure of `policies.sweep` shows, one row per policy and load, in its order.
 
     - policy, load: what the worker was given, and how much it asks for ("light" or "heavy")
+    - wakes, wakes_per_trial: how often it was due, in all and in each trial
     - p50_ns, p99_ns, max_ns: how late half, 99 % and all of its wake-ups were at most
     - p50_lo_ns, p50_hi_ns: 95 % interval of the first
     - not_run: wake-ups that had not run when their block was over; they count as late as they were
@@ -50,8 +52,8 @@ def sweep_frame(result: Drawable) -> pd.DataFrame:
     Raises ResultError when nothing was measured.
     """
     wanted = (
-        "policy", "load", "p50_ns", "p50_lo_ns", "p50_hi_ns", "p99_ns", "max_ns", "not_run",
-        "worker_cpu_percent",
+        "policy", "load", "wakes", "wakes_per_trial", "p50_ns", "p50_lo_ns", "p50_hi_ns", "p99_ns", "max_ns",
+        "not_run", "worker_cpu_percent",
     )  # fmt: skip
     table = columns(result.summary(), wanted, "The summary of these policies")
     order = {policy: place for place, policy in enumerate(dict.fromkeys(table["policy"]))}
@@ -134,11 +136,18 @@ def _sweep_handles(recorded: Drawable | None, marks: Sequence[tuple[str, float]]
 
 
 def _sweep_caption(table: pd.DataFrame) -> str:
-    tails = table.groupby("policy", sort=False)["p99_ns"].max()
-    best, worst = str(tails.idxmin()), str(tails.idxmax())
+    longest = table.sort_values("p99_ns").groupby("policy").tail(1)  # of its loads
+    best, worst = longest.iloc[0], longest.iloc[-1]
+    of = int(table["wakes_per_trial"].min())
+    which = "one in a hundred wake-ups" if of >= FEWEST_FOR_TAIL else f"the latest of {of} wake-ups"
+    other = f"{axes.time_text(worst['p99_ns'])} under {worst['policy']}"
+    if worst["not_run"] == worst["wakes"]:
+        other = f"under {worst['policy']} none ran before its block ended"
+    elif worst["not_run"]:
+        other += f", where {worst['not_run']} of {worst['wakes']} had not run when their block ended"
     return (
-        f"One in a hundred wake-ups is {axes.time_text(tails[best])} late or more under {best}, and "
-        f"{axes.time_text(tails[worst])} under {worst}, on the same CPU among the same hogs."
+        f"On the same CPU among the same hogs {which} is {axes.time_text(best['p99_ns'])} late or more under "
+        f"{best['policy']}, and {other}."
     )
 
 

@@ -11,7 +11,8 @@
  *     wake late_ns=... cpu=...          one for each point in time, in order
  *     wake late_ns=... cpu=-1           it had not run when the block was over: it was at least this late
  *     end block=0 elapsed_ns=... worker_cpu_ns=... hogs_cpu_ns=... voluntary=... involuntary=...
- *         elapsed_ns        while the hogs ran; the worker's counts are its own
+ *         elapsed_ns        from the first point in time on; the hogs' CPU time counts from there, too, so that what
+ *                           they used before the worker was due is nobody's share.  The worker's counts are its own
  *
  * With --home the worker starts on that CPU.  A worker under a low policy may get next to no CPU, so a block ends
  * at the latest GRACE_NS after its last point.
@@ -96,6 +97,8 @@ static void *be_hog(void *argument)
     for (long block = 0; block < plan.blocks; block++) {
         pthread_barrier_wait(&gate);
         lab_sleep_until(start_ns);
+        while (lab_now_ns() < due_ns(0))
+            ; /* the turns that the hogs take have settled when the worker comes */
         int64_t before = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID);
         while (!atomic_load_explicit(&over, memory_order_relaxed))
             ;
@@ -114,7 +117,7 @@ static void wait_for_the_worker(void)
         lab_sleep_until(lab_now_ns() + 1000000);
     }
     atomic_store(&over, true);
-    elapsed_ns = lab_now_ns() - start_ns;
+    elapsed_ns = lab_now_ns() - due_ns(0);
 }
 
 static void report(long block)
