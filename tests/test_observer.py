@@ -16,6 +16,7 @@ from sched_labs.errors import ParameterError, ResultError
 from sched_labs.experiments import observer as experiment
 from sched_labs.experiments import peers
 from sched_labs.figures import observer as figure
+from sched_labs.figures import rates
 from sched_labs.probes import channel, runqlat
 from sched_labs.result import Result, load
 
@@ -174,3 +175,20 @@ def test_rates_of_known_trials() -> None:
     row = result.summary().set_index("observer").loc["runqlat"]
     assert row["added_ns"] == pytest.approx(200) and row["slower_percent"] == pytest.approx(20, rel=0.01)
     assert row["slower_lo_percent"] <= row["slower_percent"] <= row["slower_hi_percent"]
+
+
+def test_what_is_within_the_noise_is_not_told_as_a_number() -> None:
+    both = pd.DataFrame(
+        {"observer": ["runqlat", "ours"], "added_ns": [-1500.0, -1100.0], "added_lo_ns": [-2000.0, -1900.0]}
+    )
+    assert figure._caption(both, 6100.0) == (
+        "To a switch of 6.1 µs, runqlat (libbpf-tools) adds nothing that stands clear of the noise, our "
+        "probe nothing that stands clear of the noise."
+    )
+    rows = [("runqlat", 5e3, -0.29, -1.1), ("runqlat", 3e5, 21.7, 10.7), ("ours", 5e3, 0.5, 0.1),
+            ("ours", 3e5, 6.1, 5.0)]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["observer", "switches_per_s", "slower_percent", "slower_lo_percent"])
+    assert rates._caption(table) == (
+        "At 5,000 and at 300,000 switches a second, our probe slows the threads down by 0.5 % and by 6.1 %; "
+        "runqlat (libbpf-tools) not measurably and by 22 %."
+    )

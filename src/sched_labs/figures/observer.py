@@ -109,15 +109,16 @@ def name_of(observer: str) -> str:
     return _NAMES.get(observer, observer).replace("\n", " ")
 
 
+def _adds(row: pd.Series) -> str:
+    clear = row["added_lo_ns"] > 0
+    return axes.time_text(row["added_ns"], 2) if clear else "nothing that stands clear of the noise"
+
+
 def _caption(table: pd.DataFrame, free: float) -> str:
     first, last = table.iloc[0], table.iloc[-1]
-    if first["added_lo_ns"] <= 0:
-        text = f"{name_of(first['observer'])} adds nothing that stands clear of the noise"
-    else:
-        text = f"{name_of(first['observer'])} adds {axes.time_text(first['added_ns'], 2)}"
-    text = f"To a switch of {axes.time_text(free, 2)}, {text}"
+    text = f"To a switch of {axes.time_text(free, 2)}, {name_of(first['observer'])} adds {_adds(first)}"
     if len(table) > 1:
-        text += f", {name_of(last['observer'])} {axes.time_text(last['added_ns'], 2)}"
+        text += f", {name_of(last['observer'])} {_adds(last)}"
     return text + "."
 
 

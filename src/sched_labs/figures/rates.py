@@ -103,13 +103,18 @@ def _percent(value: float) -> str:
     return f"{axes.number_text(value, 2)} %"
 
 
+def _slower(row: pd.Series) -> str:
+    return "not measurably" if row["slower_lo_percent"] <= 0 else f"by {_percent(row['slower_percent'])}"
+
+
 def _caption(table: pd.DataFrame) -> str:
     seldom, often = table["switches_per_s"].min(), table["switches_per_s"].max()
-    parts = []
+    parts: list[str] = []
     for name in [name for name in _LOOKS if (table["observer"] == name).any()]:
         rows = table[table["observer"] == name].sort_values("switches_per_s")
-        ends = [_percent(rows["slower_percent"].iloc[at]) for at in (0, -1)]
-        parts.append(f"{name_of(name)} slows the threads down by {ends[0]} and {ends[1]}")
+        ends = [_slower(rows.iloc[at]) for at in (0, -1)]
+        slows = "" if parts else " slows the threads down"
+        parts.append(f"{name_of(name)}{slows} {ends[0]} and {ends[1]}")
     rates = f"At {axes.count_text(seldom)} and at {axes.count_text(often)} switches a second"
     return f"{rates}, {'; '.join(parts)}."
 
