@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from ..figures.axes import number_text
 from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 
 KIND = "pool.pinned"
@@ -37,7 +38,8 @@ def _by_owner(table: pd.DataFrame) -> Verdict:
             helps, hurts = high < 1 / FELT, low > FELT
             right.append(helps if owner == "thread" else hurts)
             wrong.append(hurts if owner == "thread" else helps)
-            said.append(f"{owner}'s data, intruder {intruder}: {ratio:.2g} ({low:.2g} to {high:.2g})")
+            times = [number_text(value, 2) for value in (ratio, low, high)]
+            said.append(f"{owner}'s data, intruder {intruder}: {times[0]} ({times[1]} to {times[2]})")
     reason = f"p99 pinned over free: {'; '.join(said)}."
     if any(wrong):
         return Verdict(FAILS, reason)
@@ -54,7 +56,7 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
     pinned = _row(table, "thread", str(most["intruder"]), "pinned")
     reason = (
         f"CPU time a request, intruder {most['intruder']}: pinned {ns(pinned['cpu_ns_per_request'])}, free "
-        f"{ns(most['cpu_ns_per_request'])} with {most['moves_per_request']:.2g} moves a request."
+        f"{ns(most['cpu_ns_per_request'])} with {number_text(most['moves_per_request'], 2)} moves a request."
     )
     if most["moves_per_request"] < OFTEN:
         raise CannotTell(f"Free workers hardly moved either. {reason}")
@@ -79,7 +81,10 @@ def _no_moves(table: pd.DataFrame) -> Verdict:
         raise CannotTell("The kernel does not tell how often it moved a thread.")
     most = float(pinned["kernel_moves_per_request"].max())
     free = table.loc[table["placement"] == "free", "kernel_moves_per_request"].max()
-    reason = f"At most {most:.2g} moves a request pinned, and {free:.2g} free, as the kernel counted them."
+    reason = (
+        f"At most {number_text(most, 2)} moves a request pinned, and {number_text(free, 2)} free, as the "
+        "kernel counted them."
+    )
     if most < RARE:
         return Verdict(HOLDS, reason)
     if most > OFTEN:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from ..figures.axes import number_text
 from .base import FAILS, HOLDS, UNKNOWN, CannotTell, Claim, Verdict, ns
 
 ARTICLE = "an article on threads, measured on a Haswell i7-4771 (003)"
@@ -39,7 +40,10 @@ def _function_call(table: pd.DataFrame) -> Verdict:
     """A few: up to five."""
     row = _rung(table, "call", "a function call")
     return _at_most(
-        row, 5, f"{row.cost_ns:.2g} ns, interval {row.cost_lo_ns:.2g} to {row.cost_hi_ns:.2g} ns."
+        row,
+        5,
+        f"{number_text(row.cost_ns, 2)} ns, interval {number_text(row.cost_lo_ns, 2)} to "
+        f"{number_text(row.cost_hi_ns, 2)} ns.",
     )
 
 
