@@ -192,3 +192,6 @@ def test_what_is_within_the_noise_is_not_told_as_a_number() -> None:
         "At 5,000 and at 300,000 switches a second, our probe slows the threads down by 0.5 % and by 6.1 %; "
         "runqlat (libbpf-tools) not measurably and by 22 %."
     )
+    assert "our probe slows the threads down not measurably at either rate." in rates._caption(
+        table.iloc[2:].assign(slower_lo_percent=-1.0)
+    )

@@ -113,8 +113,9 @@ def _caption(table: pd.DataFrame) -> str:
     for name in [name for name in _LOOKS if (table["observer"] == name).any()]:
         rows = table[table["observer"] == name].sort_values("switches_per_s")
         ends = [_slower(rows.iloc[at]) for at in (0, -1)]
+        told = f"{ends[0]} and {ends[1]}" if ends[0] != ends[1] else f"{ends[0]} at either rate"
         slows = "" if parts else " slows the threads down"
-        parts.append(f"{name_of(name)}{slows} {ends[0]} and {ends[1]}")
+        parts.append(f"{name_of(name)}{slows} {told}")
     rates = f"At {axes.count_text(seldom)} and at {axes.count_text(often)} switches a second"
     return f"{rates}, {'; '.join(parts)}."
 
