@@ -88,7 +88,7 @@ class Claim:
 def ns(value: float) -> str:
     """1234 -> "1.23 µs"."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(value) >= size:
+        if abs(value) >= 0.9995 * size:  # 999.6 µs is "1 ms", not "1e+03 µs"
             return f"{value / size:.3g} {unit}"
     return f"{value:.0f} ns"
 

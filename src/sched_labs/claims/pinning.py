@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..figures.axes import number_text
 from .base import FAILS, HOLDS, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict, ns, size, yes
 
 MOVES, PAIRS, NODES, RESIDENTS = "migration.cost", "smt.sharing", "numa.chase", "reserved.residents"
@@ -126,7 +127,10 @@ def _pinned_stays(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This run does not have both: sides that are pinned, and sides that are free.")
     moves = float(pinned.migrations_per_1000.max())
     unpinned = float(free.migrations_per_1000.max())
-    reason = f"at most {moves:.3g} moves in 1,000 round trips when pinned, {unpinned:.3g} when free."
+    reason = (
+        f"at most {number_text(moves)} moves in 1,000 round trips when pinned, "
+        f"{number_text(unpinned)} when free."
+    )
     return yes(moves < 0.1, reason)
 
 
@@ -201,7 +205,7 @@ def _sibling_is_a_core(table: pd.DataFrame) -> Verdict:
 
 def _negligible(table: pd.DataFrame) -> Verdict:
     rows = _siblings(table)
-    reason = f"{_speeds(rows)} {rows.switches_per_s.max():.3g} switches a second at most."
+    reason = f"{_speeds(rows)} {number_text(rows.switches_per_s.max())} switches a second at most."
     if (rows.speed_hi_share < 0.9).any():
         return Verdict(FAILS, reason)
     return Verdict(HOLDS if (rows.speed_lo_share >= 0.98).all() else UNKNOWN, reason)
@@ -271,7 +275,7 @@ def _housekeeping_stays(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This machine does not tell what interrupts a CPU.")
     reason = (
         f"with {'an isolated partition' if name == 'partition' else 'a cpuset'} of its own the CPU still had "
-        + ", ".join(f"{row.per_s:.3g} {row.name}" for row in _each(kernel.head(3)))
+        + ", ".join(f"{number_text(row.per_s)} {row.name}" for row in _each(kernel.head(3)))
         + " in a second."
     )
     if (kernel.per_lo_s > 0).any():
@@ -286,7 +290,7 @@ def _no_ticks_no_calls(table: pd.DataFrame) -> Verdict:
     rows = rows[rows.condition == table.condition.iloc[-1]]
     if rows.empty:
         raise CannotTell("No timer interrupt and no call from another CPU was seen, or none is told here.")
-    reason = ", ".join(f"{row.per_s:.3g} {row.name}" for row in _each(rows)) + " in a second."
+    reason = ", ".join(f"{number_text(row.per_s)} {row.name}" for row in _each(rows)) + " in a second."
     if (rows.per_lo_s > 0.5).any():
         return Verdict(FAILS, reason)
     return Verdict(HOLDS if (rows.per_hi_s < 0.5).all() else UNKNOWN, reason)
