@@ -22,7 +22,7 @@ from .machine import files
 
 IO_BOUND = "I/O-bound"
 CONTENDED = "CPU-contended"
-BOTH = "both"
+BOTH = "I/O-bound and CPU-contended"
 YIELDING = "yielding"
 UNCONTENDED = "CPU-bound, uncontended"
 IDLE = "idle"
@@ -129,8 +129,8 @@ def _look(pids: Sequence[int]) -> dict[tuple[int, int], _Counts]:
 def classify(rates: pd.DataFrame) -> Label:
     """What one process does, from the rows that `switch_rates` gave for its threads.
 
-    A process that blocks for most of its switches is I/O-bound, whatever it waits for: a timer, a pipe
-    or a lock.
+    A process that blocks for most of its switches is I/O-bound, whatever it waits for: a timer, a pipe or a
+    lock.  So is one that hardly ever waits for a CPU, however a few switches of a short look fall out.
     One that is taken off the CPU is CPU-contended, unless its stints are far shorter than any slice: then it
     offered the CPU itself (the kernel counts sched_yield as involuntary), or it was preempted by the very
     thread that it had just woken, which is a part of its waiting.  One that yields and finds nobody to yield
@@ -159,6 +159,8 @@ def _read(rates: pd.DataFrame) -> Label:
     waiting = float(rates["run_delay_share"].sum(min_count=1))
     stint_ns = cpu / total * 1e9 if total else np.nan
     evidence = f"{voluntary:,.0f} voluntary and {involuntary:,.0f} involuntary switches/s"
+    if len(rates) > 1:
+        evidence += f" of {len(rates)} threads together"
     if not np.isnan(cpu):
         evidence += f", {cpu:.0%} of a CPU, {waiting:.0%} of the time runnable without one"
     if cpu >= BUSY and waiting < WAITING and involuntary >= voluntary:
@@ -170,6 +172,8 @@ def _read(rates: pd.DataFrame) -> Label:
     if stint_ns < SHORT_STINT_NS:
         evidence += f", in stints of {stint_ns / 1e3:.0f} µs"
         return Label(YIELDING if voluntary < ONE_SIDED * total else IO_BOUND, evidence)
+    if waiting < WAITING:
+        return Label(IO_BOUND, evidence)
     if voluntary < ANY_WAITS * total or voluntary < QUIET_PER_S:
         return Label(CONTENDED, evidence)
     return Label(BOTH, evidence)
