@@ -34,7 +34,7 @@ def test_it_is_found_by_name() -> None:
 
 def test_each_condition_that_this_machine_has_is_measured(tiny: Result) -> None:
     data = tiny.data
-    wanted = {"alone", "switches"}
+    wanted = {"alone", "switches", "bare"}
     if "neighbour" in tiny.parameters["cpus"]:
         wanted |= {"streamer", "busy"}
     if "sibling" in tiny.parameters["cpus"]:
@@ -54,6 +54,7 @@ def test_it_switches_where_it_was_told_to(tiny: Result) -> None:
     per_cpu_ms = data["switches"] / data["cpu_ns"] * 1e6
     median = per_cpu_ms.groupby(data["condition"]).median()
     assert median["switches"] > 1  # asked for five in each millisecond of its own time
+    assert median["bare"] > 1
 
 
 def test_the_machine_switches_at_least_as_often_as_the_victim(tiny: Result) -> None:
@@ -159,6 +160,52 @@ def test_it_is_drawn_kept_and_judged(tiny: Result) -> None:
     assert drawn.caption.count("30 %") == 2 and "elsewhere" not in drawn.caption
 
 
+class Notes:
+    """A run, as far as the check of its rows needs one."""
+
+    def __init__(self, rates: dict[str, list[float]]) -> None:
+        trials = len(rates["alone"])
+        rows = [
+            {"condition": name, "trial": trial, "lines": 1e6 * rate, "cpu_ns": 1e9, "elapsed_ns": 1e9,
+             "voluntary_switches": 0, "involuntary_switches": 0}
+            for name, each in rates.items() for trial, rate in zip(range(trials), each, strict=True)
+        ]  # fmt: skip
+        self.rows = [pd.DataFrame(rows)]
+        self.parameters = {"conditions": list(rates), "switch_every_ns": 1e6}
+        self.said: list[tuple[str, str]] = []
+
+    def note(self, level: str, text: str) -> None:
+        self.said.append((level, text))
+
+
+def test_trials_that_form_two_groups_and_an_unsteady_baseline_are_flagged() -> None:
+    steady = Notes({"alone": [80, 82, 81, 79], "streamer": [64, 65, 6, 6]})
+    ipc._check_causes(steady)  # type: ignore[arg-type]
+    (said,) = steady.said
+    assert said[0] == "flag"
+    assert said[1].startswith("streamer: the trials form two groups, around 20% and 92% less work;")
+    shaken = Notes({"alone": [80, 82, 20, 79], "streamer": [64, 65, 16, 63]})
+    ipc._check_causes(shaken)  # type: ignore[arg-type]
+    assert [level for level, _ in shaken.said] == ["flag"] and "4.1 times" in shaken.said[0][1]
+    calm = Notes({"alone": [80, 82, 81, 79], "streamer": [64, 65, 66, 63]})
+    ipc._check_causes(calm)  # type: ignore[arg-type]
+    assert calm.said == []
+
+
+@pytest.mark.parametrize(
+    ("shares", "groups"),
+    [
+        ([0.2, 0.92, 0.19, 0.21, 0.93], (0.2, 0.925)),
+        ([0.2, 0.92, 0.19, 0.21, 0.18], None),  # one trial is no group
+        ([0.1, 0.3, 0.5, 0.7, 0.9], None),  # spread out
+        ([0.02, 0.03, 0.15, 0.16], None),  # not far apart
+        ([0.2, 0.9, np.nan, 0.2], None),  # too few
+    ],
+)
+def test_two_groups_are_told_from_a_spread(shares: list[float], groups: tuple[float, float] | None) -> None:
+    assert ipc.two_groups(pd.Series(shares)) == (None if groups is None else pytest.approx(groups))
+
+
 def test_nothing_stays_behind(tiny: Result) -> None:
     assert len(tiny.data) > 0
     assert gone()
@@ -180,6 +227,7 @@ def cause(
 
 ALONE = cause("alone")
 SWITCHED = cause("switches", 0.3, 9000, 19_000)
+BARE = cause("bare", 0.06, 9500, 20_000)
 CLAIM = {claim.id: claim for claim in CLAIMS}
 CASES: list[Case] = [
     ("000-134", HOLDS, [ALONE, SWITCHED, cause("streamer")], "30% (28% to 32%) with switches at 9,000"),
@@ -187,12 +235,13 @@ CASES: list[Case] = [
     ("000-134", FAILS, [ALONE, SWITCHED, cause("sibling", 0.4)], "with a busy SMT sibling at 10 switches"),
     ("000-134", UNKNOWN, [ALONE, SWITCHED, cause("streamer", 0.1, half=0.3)], "effect is clear"),
     ("000-134", UNKNOWN, [ALONE, SWITCHED], "one CPU only"),
-    ("000-081", HOLDS, [ALONE, SWITCHED], "30% (28% to 32%) with switches at 9,000 switches/s"),
+    ("000-081", HOLDS, [ALONE, SWITCHED, cause("bare", 0.25, 9500)], "about as much, whatever is touched"),
+    ("000-081", FAILS, [ALONE, SWITCHED, BARE], "6% (4% to 8%) with switches to a partner who touches"),
     ("000-081", FAILS, [ALONE, cause("switches", 0.3, 800)], "below 5,000 a second"),
-    ("000-081", FAILS, [ALONE, cause("switches", 0.01, 9000)], "Above 5,000 a second nothing is felt"),
-    ("000-081", UNKNOWN, [ALONE, cause("switches", 0.3, 5000)], "Neither"),
-    ("000-081", UNKNOWN, [ALONE], "did not measure 'switches'"),
-    ("000-139", HOLDS, [ALONE, SWITCHED, cause("streamer", 0.3)], "19,000 times a second with them"),
+    ("000-081", UNKNOWN, [ALONE, cause("switches", 0.3, 5000), BARE], "did not switch more than 5,000"),
+    ("000-081", UNKNOWN, [ALONE, SWITCHED, cause("bare", 0.14, 9500)], "Whether both cost as much"),
+    ("000-081", UNKNOWN, [ALONE, SWITCHED], "did not measure 'bare'"),
+    ("000-139", HOLDS, [ALONE, SWITCHED, BARE, cause("streamer", 0.3)], "19,000 times a second with them"),
     ("000-139", FAILS, [cause("alone", machine=30_000), SWITCHED], "They drown in the switches of others"),
     ("000-139", UNKNOWN, [cause("alone", machine=9_500), SWITCHED], "too wide"),
     ("000-139", UNKNOWN, [cause("alone", machine=np.nan), SWITCHED], "does not tell"),

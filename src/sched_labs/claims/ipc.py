@@ -9,7 +9,12 @@ from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict
 KIND = "ipc.causes"
 FELT = 0.05  # of the work: less is nobody's alarm
 MANY = 5000.0  # switches a second, the threshold that is told
-NAMES = {"switches": "switches", "sibling": "a busy SMT sibling", "streamer": "a memory streamer"}
+NAMES = {
+    "switches": "switches",
+    "bare": "switches to a partner who touches nothing",
+    "sibling": "a busy SMT sibling",
+    "streamer": "a memory streamer",
+}
 
 
 def _row(table: pd.DataFrame, condition: str) -> pd.Series:
@@ -54,21 +59,28 @@ def _rows(table: pd.DataFrame) -> list[pd.Series]:
 
 
 def _threshold(table: pd.DataFrame) -> Verdict:
+    """A rate can name the cause of a loss only if it tells what the switches cost.
+
+    The run chose the rate for a loss, so that the two come together proves nothing; what does is whether
+    as many switches cost as much where the partner touches no memory.
+    """
     switched = _row(table, "switches")
-    reason = f"{_lost(switched)}."
-    rare, often = switched["switches_hi_per_s"] < MANY, switched["switches_lo_per_s"] > MANY
-    if rare and _clear(switched):
-        return Verdict(FAILS, f"The loss is there below 5,000 a second: {reason}")
-    if often and switched["loss_hi_share"] < FELT:
-        return Verdict(FAILS, f"Above 5,000 a second nothing is felt: {reason}")
-    if often and _clear(switched):
-        return Verdict(HOLDS, reason)
-    raise CannotTell(f"Neither the loss nor its absence is clear: {reason}")
+    if switched["switches_hi_per_s"] < MANY and _clear(switched):
+        return Verdict(FAILS, f"The loss is there below 5,000 a second: {_lost(switched)}.")
+    bare = _row(table, "bare")
+    reason = f"{_lost(switched)}; {_lost(bare)}."
+    if min(switched["switches_lo_per_s"], bare["switches_lo_per_s"]) <= MANY:
+        raise CannotTell(f"This run did not switch more than 5,000 times a second: {reason}")
+    if bare["loss_hi_share"] < switched["loss_lo_share"] / 2:
+        return Verdict(FAILS, f"Above 5,000 a second a rate tells no price: {reason}")
+    if _clear(bare) and bare["loss_lo_share"] > switched["loss_hi_share"] / 2:
+        return Verdict(HOLDS, f"They cost about as much, whatever is touched: {reason}")
+    raise CannotTell(f"Whether both cost as much is not clear: {reason}")
 
 
 def _counting_tells(table: pd.DataFrame) -> Verdict:
     switched = _row(table, "switches")
-    others = table[table["condition"] != "switches"]
+    others = table[~table["condition"].isin(["switches", "bare"])]
     if table["machine_switches_per_s"].isna().any():
         raise CannotTell("This kernel does not tell the machine's switches.")
     most = others["machine_switches_hi_per_s"].max()

@@ -2,7 +2,8 @@
 
 Switches, a busy SMT sibling, and a neighbour that uses up the memory's bandwidth all leave the victim's CPU
 as busy as before and its work less.  Where there are hardware counters, all three show as fewer instructions
-per cycle.  A fourth neighbour keeps a CPU as busy and costs nothing: nobody is convicted for that.
+per cycle.  Two controls convict nobody: as many switches to a partner who touches no memory, and a neighbour
+who keeps a CPU as busy and touches none either.
 """
 
 from __future__ import annotations
@@ -26,17 +27,20 @@ from .base import Instrument, Run, experiment
 from .memory import MIB
 from .spread import spread
 
-CONDITIONS = ("alone", "switches", "sibling", "streamer", "busy")
+CONDITIONS = ("alone", "switches", "bare", "sibling", "streamer", "busy")
+ON_ITS_CPU = ("alone", "switches", "bare")  # no condition of these needs another CPU
 EVENTS = ("cycles", "instructions", "LLC-load-misses")
 FIRST_STINT_NS = 200_000
 SHORTEST_STINT_NS, LONGEST_STINT_NS = 10_000, 5_000_000
 USUAL_LOSS = 0.1  # what switches are made to cost where the streamer costs nothing to speak of
+APART_SHARE = 0.2  # of the work: trials that leave such a gap between them may be two groups
+UNSTEADY = 1.5  # alone, the victim's best block does so many times the work of its worst: no baseline
 
 
 def summarise(result: Result) -> pd.DataFrame:
     """One row per condition; medians over trials and 95 % intervals.
 
-    condition           alone, switches, sibling, streamer, busy, as far as this machine has them
+    condition           alone, switches, bare, sibling, streamer, busy, as far as this machine has them
     lines_per_cpu_s     lines that the victim walked for each second of its CPU time
     loss_share, loss_lo_share, loss_hi_share   how much less that is than alone, paired by trial; alone 0
     floor_share         what two trials alone differ by: no difference seen inside it
@@ -115,6 +119,9 @@ def causes(
 ) -> None:
     """Let a program do fixed work alone, with switches, beside a busy sibling, and beside a memory streamer.
 
+    Two controls stand beside them: `bare` switches as often, to a partner who touches nothing, and `busy`
+    keeps the streamer's CPU as busy without touching memory.
+
     set_bytes        what the victim walks, line by line in random order, and so does the sibling; default:
                      twice a second-level cache
     stream_bytes     what the streamer reads and writes in order; default: four last-level caches, at most an
@@ -138,15 +145,16 @@ def causes(
     stream = _stream(run, survey) if stream_bytes is None else stream_bytes
     _check(survey, size, stream, switch_every_us, block_ms, trials)
     cpus = _cpus(run, survey)
-    conditions = [name for name in CONDITIONS if name in ("alone", "switches") or _where(name) in cpus]
+    conditions = [name for name in CONDITIONS if name in ON_ITS_CPU or _where(name) in cpus]
     asked = counted.ask_for(run, perf.offered(EVENTS) if events is None else events)
     run.begin()
     run.parameters |= {"set_bytes": size, "stream_bytes": stream, "block_ms": block_ms, "trials": trials,
                        "conditions": conditions, "cpus": cpus}  # fmt: skip
     words: list[Any] = ["--set", size, "--partner", size, "--line", max(16, survey.line_bytes)]
     words += ["--stream", stream, "--block-ms", block_ms]
-    first = [part for name in conditions if name != "busy" for part in ("--condition", name)]
-    rows = list(_blocks(run, [*words, *first, "--trials", 1, "--stint", 1000], [], cpus, len(conditions) - 1))
+    looks = [name for name in ("alone", "sibling", "streamer") if name in conditions]
+    first = [part for name in looks for part in ("--condition", name)]
+    rows = list(_blocks(run, [*words, *first, "--trials", 1, "--stint", 1000], [], cpus, len(looks)))
     ns_per_line = rows[0]["cpu_ns"] / rows[0]["lines"]
     if switch_every_us is None:
         stint = max(1, round(FIRST_STINT_NS / ns_per_line))
@@ -291,9 +299,42 @@ def _check_causes(run: Run) -> None:
     data = pd.concat(run.rows)
     switches = data["voluntary_switches"] + data["involuntary_switches"]
     due = data["cpu_ns"] / run.parameters["switch_every_ns"]
-    told = data["condition"] == "switches"
+    told = data["condition"].isin(["switches", "bare"])
     if (switches[told] < 0.2 * due[told]).any():
         run.note("flag", "The victim was switched less often than it was told to hand over.")
     quiet = switches[~told] / data.loc[~told, "elapsed_ns"] * 1e9
     if float(quiet.median()) > 200:
         run.note("flag", "Somebody else took the victim's CPU all the time: other programs run on it.")
+    rates = data.assign(rate=data["lines"] / data["cpu_ns"]).pivot(
+        index="trial", columns="condition", values="rate"
+    )
+    best = float(rates["alone"].max() / rates["alone"].min())
+    if best > UNSTEADY:
+        run.note(
+            "flag",
+            f"Alone, the victim did {best:.1f} times as much work in its best block as in its worst: "
+            "somebody else uses a cache that it needs, perhaps outside of this machine.",
+        )
+    for name in [name for name in run.parameters["conditions"] if name != "alone"]:
+        if (pair := two_groups(1 - rates[name] / rates["alone"])) is not None:
+            run.note(
+                "flag",
+                f"{name}: the trials form two groups, around {pair[0]:.0%} and {pair[1]:.0%} less work; "
+                "their median describes neither.",
+            )
+
+
+def two_groups(shares: pd.Series) -> tuple[float, float] | None:
+    """The medians of the two groups into which trials fall, or None where they are one.
+
+    Groups have two trials or more, and the gap between them is wide, also against what each group spreads.
+    """
+    ordered = np.sort(shares.dropna().to_numpy())
+    if len(ordered) < 4:
+        return None
+    cut = 2 + int(np.argmax(np.diff(ordered)[1:-1]))
+    low, high = ordered[:cut], ordered[cut:]
+    gap = high[0] - low[-1]
+    if gap < APART_SHARE or gap < 2 * max(np.ptp(low), np.ptp(high)):
+        return None
+    return float(np.median(low)), float(np.median(high))

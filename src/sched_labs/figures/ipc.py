@@ -14,6 +14,7 @@ KIND = "ipc.causes"
 NAMES = {
     "alone": "alone",
     "switches": "switched often",
+    "bare": "nothing touched",
     "sibling": "SMT sibling busy",
     "streamer": "memory streamer",
     "busy": "CPU busy elsewhere",
@@ -21,6 +22,7 @@ NAMES = {
 ROLES = {
     "alone": style.ALONE,
     "switches": style.DIRECT,
+    "bare": style.DIRECT,
     "sibling": style.OWN,
     "streamer": style.WARMUP,
     "busy": style.NEUTRAL,

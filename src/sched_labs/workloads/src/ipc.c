@@ -4,6 +4,7 @@
  *
  *     alone      nobody else does anything
  *     switches   after every --stint lines it hands its CPU to a partner, who touches --partner bytes and hands it back
+ *     bare       the same, to a partner who touches nothing and hands it back at once
  *     sibling    another thread walks a ring of its own: put it on the SMT sibling of the victim's CPU
  *     streamer   another thread reads and writes --stream bytes in order, over and over: put it on another core
  *     busy       that other core computes, and touches no memory: as busy as with the streamer
@@ -12,6 +13,10 @@
  *     block trial=0 condition=alone lines=... elapsed_ns=... cpu_ns=... voluntary=... involuntary=... wait_ns=...
  *         all of the victim; wait_ns: it could run and had no CPU, left out where the kernel does not tell
  *     events ...      with --event: what was counted for the victim meanwhile (perf.h)
+ *
+ * Every block begins alike: the victim walks its ring alone until it is as near as it fits, and it does not stop
+ * while the others get under way.  Where a cache is shared, that decides the outcome: lines that are used often stay
+ * in it beside a streamer, but a ring that was pushed out takes so long to walk that it is pushed out again.
  *
  * Each block but the first waits for a line on standard input, so that whoever watches can look before and after.
  */
@@ -24,8 +29,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum condition { ALONE, SWITCHES, SIBLING, STREAMER, BUSY, CONDITIONS };
-static const char *const names[CONDITIONS] = {"alone", "switches", "sibling", "streamer", "busy"};
+enum condition { ALONE, SWITCHES, BARE, SIBLING, STREAMER, BUSY, CONDITIONS };
+static const char *const names[CONDITIONS] = {"alone", "switches", "bare", "sibling", "streamer", "busy"};
+enum { ROUNDS = 3, START_NS = 3000000 };
 
 static struct {
     size_t set, line, partner, stream;
@@ -113,7 +119,7 @@ static void *be_partner(void *argument)
     me->tid = lab_tid();
     for (;;) {
         wait_on(&me->go);
-        for (size_t i = 0; i < plan.partner; i += plan.line)
+        for (size_t i = 0; i < plan.partner && now == SWITCHES; i += plan.line)
             memory[i]++;
         sem_post(&me->gone);
     }
@@ -182,13 +188,14 @@ static void measure(long trial, enum condition condition, void **line)
 {
     struct helper *partner = &helpers[PARTNER];
     int helper = helper_of(condition);
+    long round = (long)(plan.set / plan.line);
     now = condition;
     atomic_store(&stop, false);
-    if (helper >= 0) {
+    line = walk(line, ROUNDS * round); /* not counted, like all until the clock starts */
+    if (helper >= 0)
         sem_post(&helpers[helper].go);
-        usleep(2000); /* it is under way */
-    }
-    line = walk(line, (long)(plan.set / plan.line)); /* not counted: the set is as near as it fits */
+    for (int64_t under_way = lab_now_ns() + START_NS; lab_now_ns() < under_way;)
+        line = walk(line, round);
     long waited = waited_ns(), lines = 0;
     struct lab_tally tally = lab_tally_now();
     lab_events_on(&events);
@@ -196,7 +203,7 @@ static void measure(long trial, enum condition condition, void **line)
     do {
         line = walk(line, plan.stint);
         lines += plan.stint;
-        if (condition == SWITCHES) {
+        if (condition == SWITCHES || condition == BARE) {
             sem_post(&partner->go);
             wait_on(&partner->gone);
         }
@@ -230,7 +237,7 @@ static enum condition condition_named(const char *name)
     for (int i = 0; i < CONDITIONS; i++)
         if (!strcmp(name, names[i]))
             return (enum condition)i;
-    lab_fail("--condition takes alone, switches, sibling, streamer or busy, not '%s'", name);
+    lab_fail("--condition takes alone, switches, bare, sibling, streamer or busy, not '%s'", name);
 }
 
 int main(int argc, char **argv)
