@@ -36,8 +36,8 @@ def _one_price(table: pd.DataFrame) -> Verdict:
     cheap = small.sort_values("ns_per_softirq").iloc[0]
     dear = small.sort_values("ns_per_softirq").iloc[-1]
     reason = (
-        f"Time by count: {ns(cheap['ns_per_softirq'])} a softirq, {WORDS[cheap['way']]}, and "
-        f"{ns(dear['ns_per_softirq'])}, {WORDS[dear['way']]} "
+        f"The sender's CPU time, system calls included, divided by softirqs: {ns(cheap['ns_per_softirq'])}, "
+        f"{WORDS[cheap['way']]}, and {ns(dear['ns_per_softirq'])}, {WORDS[dear['way']]} "
         f"({dear['packets_per_softirq']:.1f} packets for each softirq)."
     )
     if dear["ns_lo_per_softirq"] > 2 * cheap["ns_hi_per_softirq"]:

@@ -26,6 +26,7 @@ AT_ONCE = ("single", "mmsg", "segments")  # as fast as it goes: the sender never
 SIZES = (64, 1400)
 PIECES = (1, 2, 4, 8, 32)
 MOST_BYTES = 60_000
+ONE_SOFTIRQ = 1.1  # for each piece, at most: a piece that takes more is no pass through the network alone
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -78,30 +79,41 @@ def summarise(result: Result) -> pd.DataFrame:
 
 
 def pieces(result: Result) -> pd.DataFrame:
-    """What a softirq costs by what it finds to do: one row per large piece of the smallest packets.
+    """What a large piece costs its sender by the packets in it: one row per size, of the smallest packets.
 
     batch                  packets in the piece
-    packets_per_softirq, ns_per_softirq, sender_ns_per_packet, each with _lo_ and _hi_, as in the summary
+    softirqs_per_piece     NET_RX of the whole machine, median over trials; missing where they are not counted
+    ns_per_piece, ns_lo_per_piece, ns_hi_per_piece   CPU time of the sending thread
+    sender_ns_per_packet, sender_lo_ns_per_packet, sender_hi_ns_per_packet   the same for each packet
+    on_line                whether `parts` draws its line through it: a piece that takes one softirq
     Empty where this kernel sends no large pieces.
     """
     rows: list[dict[str, Any]] = []
     for batch, part in _pieces(result).groupby("batch"):
-        row: dict[str, Any] = {"batch": batch}
-        row |= _known("packets", "per_softirq", part["sent"] / part["net_rx"])
-        row |= _known("ns", "per_softirq", part["cpu_ns"] / part["net_rx"])
-        rows.append(row | spread("sender", "ns_per_packet", part["cpu_ns"] / part["sent"]))
+        softirqs = float((part["net_rx"] / part["calls"]).median())
+        row: dict[str, Any] = {"batch": batch, "softirqs_per_piece": softirqs}
+        row |= spread("ns", "per_piece", part["cpu_ns"] / part["calls"])
+        row |= spread("sender", "ns_per_packet", part["cpu_ns"] / part["sent"])
+        rows.append(row | {"on_line": not softirqs > ONE_SOFTIRQ})  # where they are not counted, all are
     return pd.DataFrame(rows)
 
 
 def parts(result: Result) -> dict[str, stats.Interval]:
     """A line through each trial's large pieces: `fixed` for each piece, and `packet` for each packet in it.
 
-    In ns of the sender's CPU time, softirq included; medians over trials and 95 % intervals.  Raises
-    ResultError where fewer than two sizes of pieces were measured.
+    In ns of the sender's CPU time, softirq included; medians over trials and 95 % intervals.  Sizes that take
+    more than one softirq are left out: theirs is another path.  Raises ResultError where fewer than two sizes
+    of pieces are left.
     """
+    table = pieces(result)
+    sizes = table.loc[table["on_line"], "batch"] if len(table) else []
+    if len(sizes) < 2:
+        raise ResultError(
+            "A line needs pieces of two sizes that take one softirq each.",
+            "Leave pieces out for the default.",
+        )
     data = _pieces(result)
-    if data["batch"].nunique() < 2:
-        raise ResultError("A line needs pieces of two sizes.", "Leave pieces out for the default.")
+    data = data[data["batch"].isin(sizes)]
     lines = [
         np.polyfit(trial["batch"], trial["cpu_ns"] / trial["calls"], 1)
         for _, trial in data.groupby("trial")

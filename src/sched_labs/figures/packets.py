@@ -92,8 +92,8 @@ def _caption(table: pd.DataFrame) -> str:
     if pd.isna(one.ns_per_softirq) or pd.isna(large.ns_per_softirq):
         return f"{said}."
     return (
-        f"{said}; a softirq costs {axes.time_text(one.ns_per_softirq, 2)} and "
-        f"{axes.time_text(large.ns_per_softirq, 2)}: it is no constant."
+        f"{said}; its CPU time divided by softirqs is {axes.time_text(one.ns_per_softirq, 2)} and "
+        f"{axes.time_text(large.ns_per_softirq, 2)}: no constant."
         if large.ns_lo_per_softirq > one.ns_hi_per_softirq
         else f"{said}."
     )
