@@ -203,6 +203,8 @@ CONSTRUCTED = [
     (switches.IO_BOUND, [thread(True, 1000, 10, NAN, NAN)]),
     # Preempted by the very thread that it woke: short stints, and it blocks as well.
     (switches.IO_BOUND, [thread(True, 5000, 3000, 0.02)]),
+    # Nobody keeps it from a CPU: a few switches in half a second have no ratio.
+    (switches.IO_BOUND, [thread(True, 8, 2, 0.002, 0.001)]),
     (switches.CONTENDED, [thread(True, 0, 300, 0.5, 0.5)]),
     (switches.CONTENDED, [thread(True, 0, 300, NAN, NAN)]),
     (switches.BOTH, [thread(True, 40, 200, 0.4, 0.5)]),
@@ -222,6 +224,7 @@ def test_constructed_rates_are_read(label: str, rows: list[dict[str, object]]) -
     said = switches.classify(pd.DataFrame(rows))
     assert said.label == label and label in switches.LABELS
     assert "switches/s" in said.evidence and "nan" not in said.evidence
+    assert ("threads together" in said.evidence) == (len(rows) > 1)
 
 
 def test_only_one_process_is_read_at_a_time() -> None:
@@ -332,6 +335,32 @@ def test_sleeping_threads_take_their_stacks_of_addresses_and_little_memory(
     data = tiny("threads.memory").data
     assert set(data.threads) == {0, 50} and (data.groupby(["trial", "stack_bytes"]).size() == 1).all()
     assert (data[data.threads == 0].groupby("trial").size() == 1).all()
+
+
+def test_free_pages_that_wait_on_a_cpus_own_list_are_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    zones = "Node 0, zone Normal\n  pages free 900\n  pagesets\n    cpu: 0\n              count: 30\n" \
+        "              high:  70\n    cpu: 1\n              count: 12\n              high:  70\n"  # fmt: skip
+    told = {"/proc/meminfo": "MemAvailable: 1000 kB\nKernelStack: 16 kB\n", threads.ZONES: zones}
+    monkeypatch.setattr(threads.files, "read", told.get)
+    look = threads._look(1)
+    assert look["available_bytes"] == 1000 * KIB + 42 * os.sysconf("SC_PAGE_SIZE")
+    assert look["kernel_stack_bytes"] == 16 * KIB and np.isnan(look["page_table_bytes"])
+    del told[threads.ZONES]
+    assert threads._look(1)["available_bytes"] == 1000 * KIB
+
+
+def test_a_look_waits_until_freed_page_tables_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as they fall, and not for ever."""
+    naps: list[float] = []
+    monkeypatch.setattr(threads.time, "sleep", naps.append)
+    for tables, expected in (([9000, 900, 880, 880], 2), ([5000] * 4, 1), (range(10**6, 0, -1000), 20)):
+        falling = iter(tables)
+        monkeypatch.setattr(
+            threads.files, "read", lambda _path, left=falling: f"PageTables: {next(left)} kB\n"
+        )
+        naps.clear()
+        threads._settle()
+        assert len(naps) == expected
 
 
 def test_no_more_threads_than_limits_and_memory_allow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,6 +509,13 @@ def test_threads_take_their_stacks_and_hanging_up_is_no_requests_cost(by: str) -
     assert served["requests"] == sent["answered"] == sent["sent"] == 5
     assert served["voluntary"] + served["involuntary"] < 200 and served["waits"] <= 5
     assert (served["rss_bytes"] > 400 * 4096) == (by == "threads")
+
+
+def test_a_thread_is_switched_for_a_request_and_not_again_when_its_answer_is_taken() -> None:
+    arguments = ["--by", "threads", "--connections", "5", "--rate", "200", "--duration-ms", "200"]
+    with workloads.start("connections", arguments) as both:
+        served, _ = both.run()
+    assert 0.2 < served["voluntary"] / served["requests"] < 1.5
 
 
 def test_no_more_connections_than_limits_allow(monkeypatch: pytest.MonkeyPatch) -> None:

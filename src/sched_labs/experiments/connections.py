@@ -89,8 +89,8 @@ def sweep(
     trials       in every other one the threads go first
     duration_ms  of each
 
-    Connections are Unix socket pairs between two processes.  Where there are two CPUs, the clients have one
-    and the server the other.
+    Connections are pairs of Unix sockets (SOCK_SEQPACKET) between two processes.  Where there are two CPUs,
+    the clients have one and the server the other.
     Data: one row per trial and server: by, connections, rate_per_s, sent, answered, requests; of the server
     elapsed_ns, cpu_ns, voluntary_switches, involuntary_switches, memory_bytes, waits; p50_ns, p99_ns, max_ns
     and late_ns (the 99th percentile of how late a request was sent).

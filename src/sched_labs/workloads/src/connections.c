@@ -8,6 +8,11 @@
  *     loop      one thread waits for all connections at once (epoll), and serves all that are ready
  *     threads   a thread for each connection waits in recv()
  *
+ * The sockets are Unix sockets that keep messages apart (SOCK_SEQPACKET).  On a SOCK_STREAM one, whoever is blocked
+ * in recv() is woken also when the other side takes an answer and so makes room to send (sock_wfree, unix_write_space),
+ * sees that there is nothing to read, and sleeps again: a second switch for each request, which is neither the
+ * thread's nor a TCP connection's.
+ *
  *     ready tid=CLIENT tid=SERVER
  *     served by=loop connections=... requests=... elapsed_ns=... cpu_ns=... voluntary=... involuntary=...
  *         rss_bytes=... waits=...         of the server, until all was answered and before anybody hung up;
@@ -293,7 +298,7 @@ int main(int argc, char **argv)
     shared = lab_shared(sizeof *shared);
     for (long i = 0; i < plan.connections; i++) {
         int both[2];
-        if (socketpair(AF_UNIX, SOCK_STREAM, 0, both))
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, both))
             lab_fail("connection %ld", i);
         client[i] = both[0];
         server[i] = both[1];
