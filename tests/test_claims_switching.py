@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from claim_cases import Case, judged, without_a_case
 
+from sched_labs import switches
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 from sched_labs.claims.switching import CLAIMS
 
@@ -99,7 +100,7 @@ def process(letter: str, truth: str, voluntary: float, involuntary: float, **mor
 USUAL = [
     process("A", "I/O-bound", 500, 3),
     process("B", "CPU-contended", 0, 300),
-    process("C", "both", 40, 200),
+    process("C", switches.BOTH, 40, 200),
 ]
 YIELDER = process("D", "yielding", 0, 90_000)
 PROCESS_CASES: list[Case] = [
@@ -200,10 +201,10 @@ THREAD_CASES: list[Case] = [
     ("003-020", UNKNOWN, [step(1, 400, 100), step(9, 400, 400)], "resident +100 MiB"),
     ("003-020", UNKNOWN, [step(1, 0, 0), step(9, 0, 400)], "had this memory already"),
     ("003-020", UNKNOWN, [step(1, 400, 0)], "did not touch all"),
-    ("003-026", HOLDS, [started(10_000)], "10 µs a thread (interval 9 µs to 11 µs)"),
-    ("003-026", FAILS, [started(90_000)], "90 µs a thread"),
-    ("003-026", FAILS, [started(2_000)], "2 µs a thread"),
-    ("003-026", UNKNOWN, [started(19_500)], "factor of two"),
+    ("003-026", HOLDS, [started(10_000)], "10 µs to start one and see it end (interval 9 µs to 11 µs)"),
+    ("003-026", FAILS, [started(90_000)], "90 µs to start one"),
+    ("003-026", FAILS, [started(2_000)], "2 µs to start one"),
+    ("003-026", UNKNOWN, [started(19_500)], "reaches past the factor of two"),
     ("003-022", HOLDS, [started(1, hit=32_348)], "32,348 could be started"),
     ("003-022", FAILS, [started(1, hit=9_000)], "9,000 could be started"),
     ("003-022", FAILS, [started(1, 4_000_000)], "pid_max, after 4,000,000 more threads"),
@@ -234,15 +235,17 @@ def timer(by: str, bursts: float = 1.0, cpu: float = 5000, half: float = 0.1) ->
     return row
 
 
+LARGE = batch(1000, 0.001, 10_000)
 WAKING_CASES: list[Case] = [
     ("000-092", HOLDS, [batch(1, 1), batch(1000, 0.001)], "1,000 times fewer (interval 818 to 1,222)"),
     ("000-092", FAILS, [batch(1, 1), batch(1000, 0.01)], "100 times fewer"),
     ("000-092", UNKNOWN, [batch(1, 1), batch(1000, 0.002)], "factor of two"),
     ("000-092", UNKNOWN, [batch(1, 0.1), batch(1000, 0.001)], "The worker was late for most events"),
     ("000-092", UNKNOWN, [batch(1, 1)], "one batch size only"),
-    ("000-091", HOLDS, [batch(1, 1, 20_000), batch(1000, 0.001)], "20 µs in batches of 1, 5 µs"),
-    ("000-091", FAILS, [batch(1, 1, 6_000), batch(1000, 0.001)], "6 µs in batches of 1, 5 µs"),
-    ("000-091", UNKNOWN, [batch(1, 1, 10_000), batch(1000, 0.001)], "span twice"),
+    ("000-091", HOLDS, [batch(1, 1, 30_000), LARGE], "work of 10 µs, 20 µs of CPU time an event in batches"),
+    ("000-091", FAILS, [batch(1, 1, 13_000), LARGE], "work of 10 µs, 3 µs of CPU time"),
+    ("000-091", UNKNOWN, [batch(1, 1, 20_000), LARGE], "reach across"),
+    ("000-091", UNKNOWN, [batch(1, 1, 20_000), batch(1000, 0.001)], "was not about 10 µs"),
     ("exclusive", HOLDS, [herd("exclusive", 1.1)], "exclusive: 1.1 switches an event among 8 threads"),
     ("exclusive", FAILS, [herd("exclusive", 8)], "exclusive: 8 switches"),
     ("exclusive", UNKNOWN, [herd("exclusive", 2)], "exclusive: 2 switches"),

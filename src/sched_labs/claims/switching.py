@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from .. import switches
 from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
 
 QUEUE_ARTICLE = "an article on a slow blocking queue (001)"
@@ -154,11 +155,11 @@ def _busy_waiting_burns(table: pd.DataFrame) -> Verdict:
 def _ratio_tells(table: pd.DataFrame) -> Verdict:
     wrong = []
     for _, one in table.iterrows():
-        if one.truth == "pool with an idle leader":
+        if one.truth == switches.POOL:
             continue  # another claim's subject
         voluntary, involuntary = one.voluntary_per_s, one.involuntary_per_s
-        guess = "I/O-bound" if voluntary > 10 * involuntary else "both"
-        guess = "CPU-contended" if involuntary > 10 * voluntary else guess
+        guess = switches.IO_BOUND if voluntary > 10 * involuntary else switches.BOTH
+        guess = switches.CONTENDED if involuntary > 10 * voluntary else guess
         if guess != one.truth:
             wrong.append(f"{one.process} looks {guess} and is {one.truth}")
     if len(table) < 4:
@@ -323,12 +324,15 @@ def _touch_commits(table: pd.DataFrame) -> Verdict:
 
 def _ten_us(table: pd.DataFrame) -> Verdict:
     one = _row(table, "what", "thread")
-    reason = f"{ns(one.ns_each)} a thread (interval {ns(one.ns_lo_each)} to {ns(one.ns_hi_each)})."
+    reason = (
+        f"{ns(one.ns_each)} to start one and see it end (interval {ns(one.ns_lo_each)} to "
+        f"{ns(one.ns_hi_each)}); judged as 10 µs within a factor of two."
+    )
     if one.ns_lo_each >= 5_000 and one.ns_hi_each <= 20_000:
         return Verdict(HOLDS, reason)
     if one.ns_hi_each < 5_000 or one.ns_lo_each > 20_000:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The interval spans a factor of two around 10 µs: {reason}")
+    raise CannotTell(f"The interval reaches past the factor of two: {reason}")
 
 
 def _thirty_two_thousand(table: pd.DataFrame) -> Verdict:
@@ -378,15 +382,19 @@ def _wakes_divided(table: pd.DataFrame) -> Verdict:
 
 def _switching_dwarfs_work(table: pd.DataFrame) -> Verdict:
     small, large = _batches(table)
+    work, beyond = large.cpu_ns_per_event, small.cpu_ns_per_event - large.cpu_ns_per_event
     reason = (
-        f"CPU time an event: {ns(small.cpu_ns_per_event)} in batches of {int(small.batch_events):,}, "
-        f"{ns(large.cpu_ns_per_event)} in batches of {int(large.batch_events):,}."
+        f"Beyond the work of {ns(work)}, {ns(beyond)} of CPU time an event in batches of "
+        f"{int(small.batch_events):,}, on a CPU that may have gone idle before each (judged as dwarfing the "
+        "work where it is more than that)."
     )
+    if not 8_000 <= work <= 12_500:
+        raise CannotTell(f"This run's work was not about 10 µs an event. {reason}")
     if small.cpu_ns_lo_per_event > 2 * large.cpu_ns_hi_per_event:
         return Verdict(HOLDS, reason)
     if small.cpu_ns_hi_per_event < 2 * large.cpu_ns_lo_per_event:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals span twice: {reason}")
+    raise CannotTell(f"The intervals reach across. {reason}")
 
 
 def _woken(table: pd.DataFrame, by: str) -> tuple[pd.Series, str]:
@@ -555,7 +563,7 @@ CLAIMS = [
           "threads.creation", _thirty_two_thousand),
     Claim("000-092", "A batch of a thousand events makes a thousand times fewer wake-ups.", WEB_COURSE,
           "batching.sweep", _wakes_divided),
-    Claim("000-091", "At 10,000 wake-ups a second and a few µs of work for each, switching dwarfs the work.",
+    Claim("000-091", "At 10,000 wake-ups a second and 10 µs of work for each, switching dwarfs the work.",
           WEB_COURSE, "batching.sweep", _switching_dwarfs_work),
     Claim("exclusive", "With EPOLLEXCLUSIVE one event wakes one of those who wait for it.",
           "read out of epoll_ctl(2), which says 'one or more'", "herd.wakeups", _flag_wakes_one),

@@ -56,7 +56,7 @@ def sweep(
     *,
     batches: Sequence[int] = BATCHES,
     period_us: int = 100,
-    work_us: int = 5,
+    work_us: int = 10,
     events: int | None = None,
     trials: int | None = None,
 ) -> None:

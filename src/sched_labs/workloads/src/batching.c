@@ -20,7 +20,7 @@ enum { MOST_BATCHES = 16 };
 
 static struct {
     long batches[MOST_BATCHES], count, trials, events, period_us, work_us;
-} plan = {{1, 10, 100}, 3, 3, 2000, 100, 5};
+} plan = {{1, 10, 100}, 3, 3, 2000, 100, 10};
 
 static int event;
 static pthread_barrier_t gate;
