@@ -8,6 +8,7 @@ from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict
 
 KIND = "ipc.causes"
 FELT = 0.05  # of the work: less is nobody's alarm
+ALIKE = 0.75  # of a loss: one that is smaller is another price
 MANY = 5000.0  # switches a second, the threshold that is told
 NAMES = {
     "switches": "switches",
@@ -71,9 +72,9 @@ def _threshold(table: pd.DataFrame) -> Verdict:
     reason = f"{_lost(switched)}; {_lost(bare)}."
     if min(switched["switches_lo_per_s"], bare["switches_lo_per_s"]) <= MANY:
         raise CannotTell(f"This run did not switch more than 5,000 times a second: {reason}")
-    if bare["loss_hi_share"] < switched["loss_lo_share"] / 2:
+    if bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:
         return Verdict(FAILS, f"Above 5,000 a second a rate tells no price: {reason}")
-    if _clear(bare) and bare["loss_lo_share"] > switched["loss_hi_share"] / 2:
+    if _clear(bare) and bare["loss_lo_share"] > ALIKE * switched["loss_hi_share"]:
         return Verdict(HOLDS, f"They cost about as much, whatever is touched: {reason}")
     raise CannotTell(f"Whether both cost as much is not clear: {reason}")
 

@@ -30,8 +30,9 @@ from .spread import spread
 CONDITIONS = ("alone", "switches", "bare", "sibling", "streamer", "busy")
 ON_ITS_CPU = ("alone", "switches", "bare")  # no condition of these needs another CPU
 EVENTS = ("cycles", "instructions", "LLC-load-misses")
-FIRST_STINT_NS = 200_000
+FIRST_STINT_NS = 50_000
 SHORTEST_STINT_NS, LONGEST_STINT_NS = 10_000, 5_000_000
+MOST_SET_BYTES = 32 * MIB
 USUAL_LOSS = 0.1  # what switches are made to cost where the streamer costs nothing to speak of
 APART_SHARE = 0.2  # of the work: trials that leave such a gap between them may be two groups
 UNSTEADY = 1.5  # alone, the victim's best block does so many times the work of its worst: no baseline
@@ -122,8 +123,9 @@ def causes(
     Two controls stand beside them: `bare` switches as often, to a partner who touches nothing, and `busy`
     keeps the streamer's CPU as busy without touching memory.
 
-    set_bytes        what the victim walks, line by line in random order, and so does the sibling; default:
-                     twice a second-level cache
+    set_bytes        what the victim walks, line by line in random order, and so does the sibling; the partner
+                     touches as much.  Default: a quarter of the last-level cache, at most 32 MiB, or twice a
+                     second-level cache where that is more
     stream_bytes     what the streamer reads and writes in order; default: four last-level caches, at most an
                      eighth of the available memory and, except in full, 64 MiB
     switch_every_us  of the victim's own time from one hand-over to the next; default: so that switches cost
@@ -141,7 +143,7 @@ def causes(
     survey = machine.survey()
     block_ms = run.choose(tiny=20, quick=80, full=300) if block_ms is None else block_ms
     trials = run.choose(tiny=2, quick=7, full=15) if trials is None else trials
-    size = 2 * memory.second_level(survey) if set_bytes is None else set_bytes
+    size = _set(survey) if set_bytes is None else set_bytes
     stream = _stream(run, survey) if stream_bytes is None else stream_bytes
     _check(survey, size, stream, switch_every_us, block_ms, trials)
     cpus = _cpus(run, survey)
@@ -154,12 +156,24 @@ def causes(
     words += ["--stream", stream, "--block-ms", block_ms]
     looks = [name for name in ("alone", "sibling", "streamer") if name in conditions]
     first = [part for name in looks for part in ("--condition", name)]
-    rows = list(_blocks(run, [*words, *first, "--trials", 1, "--stint", 1000], [], cpus, len(looks)))
-    ns_per_line = rows[0]["cpu_ns"] / rows[0]["lines"]
+    rows = list(_blocks(run, [*words, *first, "--trials", 2, "--stint", 1000], [], cpus, 2 * len(looks)))
+    ns_per_line = 1 / _rates(rows)["alone"]
     if switch_every_us is None:
-        stint = max(1, round(FIRST_STINT_NS / ns_per_line))
-        probe = [*words, "--condition", "alone", "--condition", "switches", "--trials", 2, "--stint", stint]
-        every_ns = _stint_ns(rows, list(_blocks(run, probe, [], cpus, 4)))
+        every_ns = float(FIRST_STINT_NS)
+        for _ in range(2):  # the second time from near where it ends
+            stint = max(1, round(every_ns / ns_per_line))
+            probe = [
+                *words,
+                "--condition",
+                "alone",
+                "--condition",
+                "switches",
+                "--trials",
+                2,
+                "--stint",
+                stint,
+            ]
+            every_ns = _stint_ns(every_ns, rows, list(_blocks(run, probe, [], cpus, 4)))
     else:
         every_ns = 1000 * switch_every_us
     run.parameters["switch_every_ns"] = every_ns
@@ -170,6 +184,15 @@ def causes(
         for _ in run.each(steps, label=lambda n: f"block {n + 1}"):
             run.add([next(blocks)])
     _check_causes(run)
+
+
+def _set(survey: machine.Machine) -> int:
+    """So much that a round takes longer than a streamer needs to replace what a shared cache holds of it.
+
+    A smaller set is in it or out of it for a whole block, and the blocks fall into two groups.
+    """
+    quarter = min(memory.caches(survey)[-1] // 4, MOST_SET_BYTES)
+    return max(2 * memory.second_level(survey), quarter)
 
 
 def _stream(run: Run, survey: machine.Machine) -> int:
@@ -278,19 +301,23 @@ def _between(
     return found
 
 
-def _stint_ns(rows: list[dict[str, Any]], probed: list[dict[str, Any]]) -> float:
-    """How long a stint has to be for switches to cost what the dearest neighbour costs."""
-    rate = {row["condition"]: row["lines"] / row["cpu_ns"] for row in rows}
+def _rates(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """{condition: lines in a ns of CPU time}, all blocks of it together."""
+    sums = pd.DataFrame(rows).groupby("condition")[["lines", "cpu_ns"]].sum()
+    return {str(name): float(rate) for name, rate in (sums["lines"] / sums["cpu_ns"]).items()}
+
+
+def _stint_ns(stint_ns: float, rows: list[dict[str, Any]], probed: list[dict[str, Any]]) -> float:
+    """How long a stint has to be for switches to cost what the dearest neighbour costs.
+
+    rows are of the neighbours, and probed are of switches after stints of stint_ns.
+    """
+    rate, tried = _rates(rows), _rates(probed)
     others = [1 - rate[name] / rate["alone"] for name in ("sibling", "streamer") if name in rate]
     wanted = max(others, default=0.0)
     wanted = min(wanted, 0.6) if wanted > 0.03 else USUAL_LOSS
-    sums: dict[str, list[float]] = {"alone": [0, 0], "switches": [0, 0]}
-    for row in probed:
-        for at, key in enumerate(("lines", "cpu_ns")):
-            sums[row["condition"]][at] += row[key]
-    share = 1 - (sums["switches"][0] / sums["switches"][1]) / (sums["alone"][0] / sums["alone"][1])
-    share = min(max(share, 0.001), 0.95)
-    extra_ns = FIRST_STINT_NS * share / (1 - share)  # what one hand-over adds to a stint
+    share = min(max(1 - tried["switches"] / tried["alone"], 0.001), 0.95)
+    extra_ns = stint_ns * share / (1 - share)  # what one hand-over adds to a stint
     return float(np.clip(extra_ns * (1 - wanted) / wanted, SHORTEST_STINT_NS, LONGEST_STINT_NS))
 
 
@@ -315,6 +342,7 @@ def _check_causes(run: Run) -> None:
             f"Alone, the victim did {best:.1f} times as much work in its best block as in its worst: "
             "somebody else uses a cache that it needs, perhaps outside of this machine.",
         )
+        return  # what the others lost by it falls into groups for that reason alone
     for name in [name for name in run.parameters["conditions"] if name != "alone"]:
         if (pair := two_groups(1 - rates[name] / rates["alone"])) is not None:
             run.note(

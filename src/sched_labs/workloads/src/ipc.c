@@ -31,7 +31,7 @@
 
 enum condition { ALONE, SWITCHES, BARE, SIBLING, STREAMER, BUSY, CONDITIONS };
 static const char *const names[CONDITIONS] = {"alone", "switches", "bare", "sibling", "streamer", "busy"};
-enum { ROUNDS = 3, START_NS = 3000000 };
+enum { START_NS = 3000000 };
 
 static struct {
     size_t set, line, partner, stream;
@@ -191,7 +191,7 @@ static void measure(long trial, enum condition condition, void **line)
     long round = (long)(plan.set / plan.line);
     now = condition;
     atomic_store(&stop, false);
-    line = walk(line, ROUNDS * round); /* not counted, like all until the clock starts */
+    line = walk(line, round); /* not counted, like all until the clock starts */
     if (helper >= 0)
         sem_post(&helpers[helper].go);
     for (int64_t under_way = lab_now_ns() + START_NS; lab_now_ns() < under_way;)
