@@ -342,11 +342,11 @@ def test_the_schedule_is_poisson_and_comes_from_the_seed() -> None:
     assert (first == arrivals(1)).all() and (first != arrivals(2)).any()
     # As many as the rate says, so that no seed brings more work than another; only their places are random.
     assert len(first) == len(arrivals(2)) == 10_000
-    assert (np.diff(first) >= 0).all() and 0 <= first[0] and first[-1] < 500 * MS
+    assert (np.diff(first) >= 0).all() and first[0] >= 0 and first[-1] < 500 * MS
     # 10,000 exponential gaps of 50 µs: mean and standard deviation are equal, to within five standard errors.
     assert apart.mean() == pytest.approx(50_000, rel=0.05) and apart.std() == pytest.approx(50_000, rel=0.1)
     assert np.quantile(apart, 0.5) == pytest.approx(50_000 * np.log(2), rel=0.1)
-    # The number is fixed over the whole run alone: in parts of it, it varies as that of independent users does.
+    # The number is fixed over the whole run alone: in its parts it varies as that of independent users does.
     counts = np.histogram(first, bins=500, range=(0, 500 * MS))[0]
     assert counts.var() == pytest.approx(counts.mean(), rel=0.25)
     even = np.diff(arrivals(1, "--arrivals", "even"))

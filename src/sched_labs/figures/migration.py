@@ -196,8 +196,8 @@ def _caption(table: pd.DataFrame) -> str:
     most = highest(moved.assign(times=moved["warmup_ns"] / moved["stay_ns"]), "times")
     sentence = "; ".join(parts)
     return (
-        f"{sentence[0].upper()}{sentence[1:]}, every line {'written' if touch == 'writes' else 'read'}. The walk suffers most at "
-        f"{axes.size_text(most.working_set_bytes)}: "
+        f"{sentence[0].upper()}{sentence[1:]}, every line {'written' if touch == 'writes' else 'read'}. "
+        f"The walk suffers most at {axes.size_text(most.working_set_bytes)}: "
         f"{axes.number_text(1 + most.times, 2)} times as long as without a move."
     )
 

@@ -223,7 +223,7 @@ def _caption(table: pd.DataFrame) -> str:
     # Where the formula's stall is shorter than a slice and a tick, nothing could disagree with it.
     told = table[(table["share_percent"] < 100) & (table["formula_stall_ns"] > table["tolerance_ns"])]
     near = (abs(told["stall_ns"] - told["formula_stall_ns"]) <= told["tolerance_ns"]).sum()
-    agree = f"{near} of the {len(told)} limits whose stall is longer than a slice and a tick are as near as that"
+    agree = f"{near} of {len(told)} limits whose stall is longer than a slice and a tick are as near as that"
     return (
         f"With {row['share_percent']:g} % of {axes.time_text(row['period_ns'])} the thread stands still for "
         f"{axes.time_text(row['stall_ns'])} at a time, where the rest of the period is "
