@@ -93,10 +93,10 @@ $(VENV)/bin/python: | system
 
 $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing Python packages (the first time this takes a minute or two, and 600 MB)"
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(VENV)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing Python packages, the test suite's among them"
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@$(VENV)/bin/python -m pip install --no-compile --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@ $(VENV)/installed

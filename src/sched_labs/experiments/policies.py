@@ -133,8 +133,8 @@ def sweep(
     kernel or this user cannot have are left out, with the reason as a note.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    # Of 110 the second latest is the p99: a single interrupt in the wrong moment is not yet a tail.
-    wakes = run.choose(tiny=8, quick=110, full=500) if wakes is None else wakes
+    # Of 101 the second latest is the p99: a single interrupt in the wrong moment is not yet a tail.
+    wakes = run.choose(tiny=8, quick=101, full=500) if wakes is None else wakes
     _check_numbers(
         hogs=(hogs, 1, 64), period_us=(period_us, 200, 1_000_000), trials=(trials, 1, 1000),
         wakes=(wakes, 1, 100_000),

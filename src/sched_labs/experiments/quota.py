@@ -24,7 +24,7 @@ SHARES_PERCENT = (20, 50, 80)
 THREADS = (1, 2, 4, 16)
 MOST_THREADS = 64
 COUNT_TOLERANCE = 0.25  # by how much stalls and throttled periods may differ in number
-LEAST_BLOCK_US = 200_000  # so long that the part of a period with which it begins counts for little
+LEAST_BLOCK_US = 150_000  # so long that the part of a period with which it begins counts for little
 TICK_NS = 4_000_000  # where the kernel's is not known: 250 a second
 
 
@@ -119,7 +119,7 @@ def hog(
     shares_percent   quotas as a part of the period, of one CPU: 1 to 99
     periods_us       1,000 to 1,000,000; default: by profile
     trials           how often each cell is measured; in each trial every period is also run without a limit
-    cycles           periods per block; default: by profile, and as many as 0.2 s hold of short ones
+    cycles           periods per block; default: by profile, and as many as 0.15 s hold of short ones
 
     Data: one row per gap of more than 0.2 ms in the worker's clock: share_percent (100: without a limit),
     period_ns, trial, at_ns (from the block's start), gap_ns.  The result's parameters hold blocks: for each
