@@ -67,7 +67,7 @@ LOCK_CASES: list[Case] = [
     ("001-019", FAILS, [lock("spin", cpu=50), lock("mutex")], "spin 50 ns"),
     ("001-019", UNKNOWN, [lock("spin", cpu=105), lock("mutex")], "overlap"),
     ("001-019", UNKNOWN, [lock("spin", cpu=np.nan), lock("mutex")], "overlap"),
-    ("001-020", HOLDS, [lock("spin", 50, 1e-6), lock("mutex")], "spin 1e-06 switches an item and 50 ns"),
+    ("001-020", HOLDS, [lock("spin", 50, 1e-6), lock("mutex")], "spin 0.000001 switches an item and 50 ns"),
     ("001-020", FAILS, [lock("spin", 500, 1e-6), lock("mutex")], "mutex 0.0001 switches an item and 100 ns"),
     ("001-020", UNKNOWN, [lock("spin", 105, 1e-6), lock("mutex")], "The intervals overlap"),
     ("001-020", UNKNOWN, [lock("spin", 500, 1e-4), lock("mutex")], "do not differ"),

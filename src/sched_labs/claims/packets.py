@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from ..figures.axes import number_text
 from .base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
 
 KIND = "packets.udp"
@@ -67,11 +68,11 @@ def _wakes_ksoftirqd(table: pd.DataFrame) -> Verdict:
     if busy.empty or busy["ksoftirqd_per_softirq"].isna().any():
         raise CannotTell("ksoftirqd is not seen from here, or softirqs are not counted.")
     most, least = busy["ksoftirqd_per_softirq"].max(), busy["ksoftirqd_per_softirq"].min()
-    reason = f"ksoftirqd was switched {most:.2g} times for each softirq that received packets, at most."
+    reason = f"ksoftirqd was switched {number_text(most, 2)} times for each softirq that received packets, at most."
     if most < 0.1:
         return Verdict(FAILS, reason)
     if least > 0.5:
-        return Verdict(HOLDS, f"{reason} At least {least:.2g} times.")
+        return Verdict(HOLDS, f"{reason} At least {number_text(least, 2)} times.")
     raise CannotTell(reason)
 
 

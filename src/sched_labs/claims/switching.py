@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from .. import switches
+from ..figures.axes import number_text
 from .base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
 
 QUEUE_ARTICLE = "an article on a slow blocking queue (001)"
@@ -22,7 +23,7 @@ def _row(table: pd.DataFrame, column: str, name: str) -> pd.Series:
 
 
 def _count(value: float) -> str:
-    return f"{value:.2g}" if value < 100 else f"{value:,.0f}"
+    return number_text(value, 2) if value < 100 else f"{value:,.0f}"
 
 
 # ---- locks ----
@@ -205,7 +206,7 @@ def _like_a_call(table: pd.DataFrame) -> Verdict:
 
 
 def _short(value: float) -> str:
-    return ns(value) if value >= 100 else f"{value:.2g} ns"
+    return ns(value) if value >= 100 else f"{number_text(value, 2)} ns"
 
 
 def _kernel_count(table: pd.DataFrame, by: str) -> tuple[float, float, str]:

@@ -242,7 +242,7 @@ def contention(
     *,
     quota_us: int = 20_000,
     period_us: int = 40_000,
-    demand_percent: int = 80,
+    demand_percent: int = 100,
     hogs: Sequence[int] = HOGS,
     work_us: int = 1_000,
     threads: int = 4,
@@ -255,9 +255,10 @@ def contention(
 
     hogs   how many threads that never sleep share the CPU with the service, one run for each number
 
-    The other parameters and the data are those of service.latency; limit is none or quota, neighbour is idle
-    or hogs.  Where the BPF probe can be had, the blocks also hold waits_ns: for each
-    occupant of `sched_labs.probes.attribution` how long threads of the service waited while it had the CPU.
+    The other parameters and the data are those of service.latency, but that the requests need as much as the
+    quota allows, on average; limit is none or quota, neighbour is idle or hogs.  Where the BPF probe can be
+    had, the blocks also hold waits_ns: for each occupant of `sched_labs.probes.attribution` how long threads
+    of the service waited while it had the CPU.
     """
     cgroups.check_limit(quota_us, period_us, 0)
     check(work_us, threads, batch)
