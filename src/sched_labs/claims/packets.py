@@ -68,7 +68,8 @@ def _wakes_ksoftirqd(table: pd.DataFrame) -> Verdict:
     if busy.empty or busy["ksoftirqd_per_softirq"].isna().any():
         raise CannotTell("ksoftirqd is not seen from here, or softirqs are not counted.")
     most, least = busy["ksoftirqd_per_softirq"].max(), busy["ksoftirqd_per_softirq"].min()
-    reason = f"ksoftirqd was switched {number_text(most, 2)} times for each softirq that received packets, at most."
+    times = number_text(most, 2)
+    reason = f"ksoftirqd was switched {times} times for each softirq that received packets, at most."
     if most < 0.1:
         return Verdict(FAILS, reason)
     if least > 0.5:
