@@ -232,10 +232,10 @@ def _verdicts(made_from: Material) -> str:
         does = (inspect.getdoc(find(kind)) or "").partition("\n\n")[0].replace("\n", " ")
         told = f"<p><small>{whose}: {escape(result.provenance_line())}</small></p>"
         lines = [f"### {kind}", f"<p>{escape(does)}</p>", told]
-        verdicts = []
+        verdicts, table = [], result.summary()
         for claim in claims:
             try:
-                verdicts.append((claim, claim.check(result)))
+                verdicts.append((claim, claim.check(result, table)))
             except BrokenCheck as error:
                 broken.append((claim.text, claim.source, error.what))
         found.append("\n\n".join([*lines, Judgement(verdicts)._repr_html_()]))

@@ -73,4 +73,5 @@ def judge(result: Result, *claim_ids: str) -> Judgement:
     if unknown := [name for name in claim_ids if name not in known]:
         raise ParameterError(f"There is no claim {unknown[0]!r}.", f"There are: {', '.join(known)}.")
     chosen = [known[name] for name in claim_ids] or [claim for claim in CLAIMS if claim.kind == result.kind]
-    return Judgement([(claim, claim.check(result)) for claim in chosen])
+    table = result.summary() if chosen else None
+    return Judgement([(claim, claim.check(result, table)) for claim in chosen])

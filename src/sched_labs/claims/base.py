@@ -54,9 +54,10 @@ class Claim:
     kind: str
     test: Callable[[pd.DataFrame], Verdict]
 
-    def check(self, result: Result) -> Verdict:
+    def check(self, result: Result, table: pd.DataFrame | None = None) -> Verdict:
         """Judge the claim on a run.
 
+        table   the run's summary, for whoever checks several claims on it; default: computed here
         Raises ParameterError for a result of another kind, and BrokenCheck, which names the claim, where its
         check itself goes wrong.
         """
@@ -67,7 +68,7 @@ class Claim:
             )
         if result.timing in ("vm-emulated", "deterministic"):
             return Verdict(UNKNOWN, "This ran in a guest whose times are no machine's.")
-        table = result.summary()
+        table = result.summary() if table is None else table.copy()
         try:
             verdict = self.test(table)
         except CannotTell as reason:
