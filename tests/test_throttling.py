@@ -295,7 +295,7 @@ def test_model_and_kernel_are_compared_by_the_periods_that_the_kernel_counted() 
 def test_a_tick_is_seen_where_the_next_ones_are() -> None:
     tick_ns = machine.survey().tick_ns
     if tick_ns is None:
-        pytest.skip("this kernel does not tell its tick")
+        pytest.skip("neither the kernel's configuration nor a clock tells here how long a tick is")
     seen = [service._tick_ns() for _ in range(7)]
     assert None not in seen
     # Round the circle of a tick, most lie close together; one may come late on a busy machine.

@@ -151,7 +151,7 @@ def test_vagrant_accepts_the_provider_and_would_refuse_a_wrong_setting(provider:
 def test_a_checkout_on_windows_brings_scripts_that_a_shell_can_run(tmp_path: Path) -> None:
     """Git for Windows suggests core.autocrlf=true, and the folder is copied into the machine as it is."""
     if not shutil.which("git"):
-        pytest.skip("git is not installed")
+        pytest.skip("git is not installed, and without it there is no checkout to look at")
     names = ["scripts/provision.sh", "scripts/vm.sh", "src/sched_labs/probes/helper/sched-labs-probe"]
     source, checkout = tmp_path / "source", tmp_path / "checkout"
     for name in (".gitattributes", *names):

@@ -213,7 +213,12 @@ def _held(run: Run, trial: int, stack: int, count: int) -> dict[str, float]:
         "250",
     ]
     with workloads.start("threads", arguments, deadline_s=60) as held:
-        _settle()
+        if not _settle():
+            run.note(
+                "flag",
+                "The kernel's own memory was still changing when threads were about to be made: what another "
+                "program takes or frees meanwhile counts as theirs.",
+            )
         before = _look(held.pid)
         held.go()
         records = held.records()
@@ -252,8 +257,8 @@ def _sizes(path: str, wanted: dict[str, str]) -> dict[str, float]:
     }
 
 
-def _settle() -> None:
-    """Wait until the kernel has freed what threads before these had.
+def _settle() -> bool:
+    """Wait until the kernel has freed what threads before these had; False where it went on for too long.
 
     Page tables and kernel objects go some tens of milliseconds after the process that had them (RCU): a
     baseline in that time would show less memory at its end than at its beginning.
@@ -263,8 +268,9 @@ def _settle() -> None:
         time.sleep(SETTLE_S)
         now = _sizes("/proc/meminfo", _MEMINFO)
         if not any(abs(now[name] - last[name]) > SETTLED_BYTES for name in _FREED_LATE):
-            return
+            return True
         last = now
+    return False
 
 
 # ---- malloc and touch ----
