@@ -1,0 +1,20 @@
+"""The book's instruments on a program of the reader's own: where did its time go, and why did it wait?
+
+    import sched_labs
+    found = sched_labs.watch(["./server", "--port", "8080"], seconds=10)
+    found = sched_labs.watch(pid=4711)
+    found.summary()                   # where each thread's wall clock went
+    found.tables["findings"]          # why, largest first
+    found.plot()
+
+Data flows one way:
+
+    target      what is watched: a command, processes, a control group; found anew at every look
+    looks       what /proc, /sys and control groups say at one moment, of threads, groups, CPUs and others
+    seen        two looks and what lies between them: how much of everything in the window
+    causes      what the waits for a CPU were spent on: counted by the helper, else estimated
+    findings    what that means, in words and numbers
+    program     all of it in one run, as a Result
+    report      a Result in a terminal
+    page        the same as one HTML file
+"""

@@ -1,0 +1,205 @@
+"""Watch a program for a while, and say what was seen, as a Result."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from .. import machine
+from ..core.errors import ParameterError, ProbeError, SchedLabError
+from ..core.progress import Progress
+from ..core.result import Note, Result, latest
+from ..core.store import now
+from ..probes import runqlat, schedstat, switches
+from ..run.surroundings import Surroundings
+from . import findings as diagnosis
+from . import looks
+from .causes import causes
+from .seen import Seen, Watcher
+from .target import Command, ControlGroup, Processes, Target
+
+KIND = "own_program.watch"
+MOST_S = 3600.0
+SECONDS = 10.0
+SHORT_S = 0.3
+MOST_HELD = 1024  # processes that the helper takes
+REMEDY = "Run scripts/provision.sh once, which installs the privileged helper: then every wait is counted."
+
+
+def watch(
+    command: Sequence[str] | None = None,
+    *,
+    pid: int | Sequence[int] | None = None,
+    cgroup: str | None = None,
+    seconds: float | None = None,
+    stacks: bool = False,
+    progress: bool = True,
+    save: bool = True,
+) -> Result:
+    """Watch a program of one's own, and say where its time went and why it waited.
+
+    command   words to start; it keeps standard input and output, and is ended with the window
+    pid       processes that run already, with their threads and what they start
+    cgroup    the processes of a control group and of the groups inside it
+    seconds   how long (0.1 to 3600); by default 10, and a command until it ends
+    stacks    also note in which functions of the kernel threads leave their CPU, and for how long; dearer,
+              and only with the helper
+
+    One of the three is given.  Ctrl-C ends the window, and what was seen until then is returned.  Raises
+    ParameterError for what cannot be watched by anybody, ProbeError for a process that is not there, or a
+    command that does not start.
+
+    The Result is one of the experiment own_program.watch, whose docstring describes the columns of its data
+    (one row per thread) and its tables: findings, causes, cpus, groups, rivals, sleeps and, where the
+    privileged helper is installed, waits (the histogram) and edges (who had the CPU after whom); with stacks
+    also stacks (tid, name, state, times, off_cpu_ns, stack: the functions joined by semicolons).
+    """
+    with target_of(command, pid, cgroup) as target:
+        result = observe(target, seconds, stacks=stacks, progress=progress)
+    if save:
+        with contextlib.suppress(SchedLabError):
+            result.save()
+    return result
+
+
+def target_of(command: Sequence[str] | None, pid: int | Sequence[int] | None, cgroup: str | None) -> Target:
+    """What is to be watched.  Raises like `watch`."""
+    if sum(one is not None for one in (command, pid, cgroup)) != 1:
+        raise ParameterError("Give one thing to watch.", "A command, or pid=, or cgroup=.")
+    if command is not None:
+        return Command(command)
+    if pid is not None:
+        return Processes([pid] if isinstance(pid, int) else list(pid))
+    return ControlGroup(str(cgroup))
+
+
+def observe(
+    target: Target, seconds: float | None = None, *, stacks: bool = False, progress: bool = True
+) -> Result:
+    """Watch a target until it ends or the time is over; see `watch`."""
+    if seconds is None and not isinstance(target, Command):
+        seconds = SECONDS
+    if seconds is not None and not 0.1 <= seconds <= MOST_S:
+        raise ParameterError(f"seconds must lie between 0.1 and {MOST_S:.0f}, not at {seconds!r}.")
+    able = schedstat.available()
+    if not able.ok:
+        raise ProbeError(able.why, "A kernel with CONFIG_SCHED_INFO.", lacking=True)
+    if not target.pids():
+        raise ProbeError("There is no process to watch.", "Start it first.")
+    about, notes = machine.survey().provenance(), list[Note]()
+    if strangers := [pid for pid in target.pids() if not looks.is_ours(pid)]:
+        text = f"Process {strangers[0]} belongs to another user: what its threads sleep for is not known."
+        notes.append(Note("missing", text))
+    around, recorded_at, began = Surroundings(), now(), time.monotonic()
+    with contextlib.ExitStack() as stack:
+        probe = _probes(stack, target, seconds or MOST_S, stacks, notes)
+        bar = Progress(f"watching {target.name}", 1, show=progress)
+        seen, interrupted = _watch(target, seconds, probe, bar)
+    if seen.window_s < SHORT_S:
+        text = f"It was there for {1000 * seen.window_s:.0f} ms only: what so short a time shows is chance."
+        notes.append(Note("flag", text))
+    if seen.ended:
+        text = (
+            f"{seen.ended:,} threads ended meanwhile. Their last {1000 * seen.pause_s:.0f} ms at most "
+            "are not in the table, nor is a thread that lived no longer than that."
+        )
+        notes.append(Note("info", text))
+    if interrupted:
+        notes.append(Note("info", "Stopped early: this holds what was seen before the interruption."))
+    result = _result(seen, about, notes)
+    result.parameters = {"program": target.name, "seconds": seconds}
+    result.recorded_at, result.duration_s, result.interrupted = recorded_at, seen.window_s, interrupted
+    result.surroundings = around.since()
+    result.facts |= {"looking_ms_per_s": seen.looked_ns / 1e6 / max(1e-3, time.monotonic() - began)}
+    return result
+
+
+Probes = tuple[runqlat.Watch, switches.Watch] | None
+
+
+def _probes(
+    stack: contextlib.ExitStack, target: Target, seconds: float, stacks: bool, notes: list[Note]
+) -> Probes:
+    """The helper's two probes, where it is there and may watch this program."""
+    able = runqlat.available()
+    why, remedy, pids = able.why, able.remedy, target.pids()
+    if able.ok and len(pids) > MOST_HELD:
+        able, why = runqlat.Availability(False), f"The helper takes {MOST_HELD} processes, not {len(pids)}."
+    if able.ok:
+        try:
+            waits = stack.enter_context(
+                runqlat.watch(pids, seconds, 30, scope="family", attribution=True, bins="log2")
+            )
+            return waits, stack.enter_context(switches.watch(pids, seconds, scope="family", stacks=stacks))
+        except ProbeError as error:
+            why, remedy = error.what, error.remedy
+    notes.append(
+        Note(
+            "missing",
+            f"Waits were not counted one by one: {why} How long threads waited is exact; who had the CPU "
+            f"meanwhile is estimated, and how long single waits were is not known. {remedy or REMEDY}",
+        )
+    )
+    return None
+
+
+def _watch(target: Target, seconds: float | None, probe: Probes, bar: Progress) -> tuple[Seen, bool]:
+    """The window, and whether it was stopped early."""
+    interrupted = False
+    watcher = Watcher(target)
+    if probe:
+        for one in probe:
+            one.start()
+    try:
+        target.begin()
+        end_s = time.monotonic() + seconds if seconds is not None else time.monotonic() + MOST_S
+        watcher.until(end_s, lambda passed: bar.say(f"{passed:.0f} s"))
+    except KeyboardInterrupt:
+        interrupted = True
+    seen = watcher.seen()
+    if probe:
+        seen.waits, seen.switches = probe[0].stop(), probe[1].stop()
+    return seen, interrupted
+
+
+def _result(seen: Seen, about: dict[str, Any], notes: list[Note]) -> Result:
+    found = causes(seen)
+    reasons = diagnosis.findings(seen, found, _costs())
+    tables = {
+        "findings": diagnosis.table(reasons),
+        "causes": found.table(),
+        "cpus": seen.cpus,
+        "groups": seen.groups,
+        "rivals": seen.rivals,
+        "sleeps": pd.DataFrame(list(seen.asleep.items()), columns=["asleep_for", "asleep_ms_per_s"]),
+    }
+    if seen.waits is not None and seen.switches is not None:
+        tables |= {"waits": seen.waits.data, "edges": seen.switches.edges, "stacks": seen.switches.stacks}
+        if lost := seen.waits.lost + seen.switches.lost_edges + seen.switches.lost_stacks:
+            notes.append(Note("flag", f"{lost:,} waits or switches could not be counted."))
+    return Result(
+        KIND,
+        seen.threads,
+        about,
+        {},
+        tables={name: table for name, table in tables.items() if len(table)},
+        facts={
+            "window_s": seen.window_s,
+            "counted": found.exact,
+            "running_ms_per_s": seen.running,
+            "waiting_ms_per_s": seen.waiting,
+            "throttled_ms_per_s": found.long.get("throttled", 0.0),
+        },
+        notes=notes,
+    )
+
+
+def _costs() -> Result | None:
+    """What a switch costs on this machine, where the reader has measured it."""
+    with contextlib.suppress(SchedLabError):
+        return latest("context_switch.matrix")
+    return None

@@ -1,0 +1,337 @@
+"""What lies between two looks: how much each thread, group, CPU and neighbour had of the window."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from ..probes.switches import Switches
+from ..probes.waits import Waits
+from . import looks
+from .looks import Look, Thread
+from .target import Target
+
+LEAST_S = 0.1  # between two looks
+SPENT = 0.02  # of one CPU, at most, on looking
+
+
+@dataclass
+class Seen:
+    """The window.  `waits` and `switches` are the helper's, None without it; rates are ms of every second."""
+
+    first: Look
+    last: Look
+    latest: dict[tuple[int, int], Thread]
+    sleeps: dict[tuple[int, int], Counter[str]] = field(default_factory=dict)
+    used_cpus: set[int] = field(default_factory=set)
+    looked_ns: int = 0
+    pause_s: float = 0.0
+    waits: Waits | None = None
+    switches: Switches | None = None
+
+    @cached_property
+    def window_s(self) -> float:
+        return max(1e-3, (self.last.at_ns - self.first.at_ns) / 1e9)
+
+    @cached_property
+    def threads(self) -> pd.DataFrame:
+        """One row per thread; what the columns mean says `program.summarise`."""
+        rows = []
+        for key, now in self.latest.items():
+            then = self.first.threads.get(key)
+            seconds = (now.at_ns - (then.at_ns if then else max(now.began_ns, self.first.at_ns))) / 1e9
+            since = [
+                getattr(now, name) - (getattr(then, name) if then else 0)
+                for name in ("run_ns", "wait_ns", "voluntary", "involuntary")
+            ]
+            faults = [getattr(now, n) - (getattr(then, n) if then else 0) for n in _FAULTS]
+            moved = None if now.migrations is None else now.migrations - ((then and then.migrations) or 0)
+            run, wait = (max(0.0, value / 1e6 / self.window_s) for value in since[:2])
+            wall = 1000 * min(1.0, seconds / self.window_s)
+            asleep = max(0.0, wall - run - wait)
+            row: dict[str, Any] = {
+                "pid": now.pid,
+                "tid": now.tid,
+                "name": now.name,
+                "running_ms_per_s": run,
+                "waiting_ms_per_s": wait,
+                "asleep_ms_per_s": asleep,
+                "asleep_for": self._asleep_for(key),
+                "voluntary_per_s": max(0, since[2]) / self.window_s,
+                "involuntary_per_s": max(0, since[3]) / self.window_s,
+                "migrations_per_s": None if moved is None else max(0, moved) / self.window_s,
+                "minor_faults_per_s": max(0, faults[0]) / self.window_s,
+                "major_faults_per_s": max(0, faults[1]) / self.window_s,
+                "system_ms_per_s": max(0, faults[2]) / 1e6 / self.window_s,
+                "policy": looks.REALTIME.get(now.policy, "OTHER"),
+                "nice": now.nice,
+                "allowed_cpus": ",".join(map(str, now.allowed)),
+            }
+            rows.append(row)
+        table = pd.DataFrame(rows, columns=_COLUMNS)
+        busy = table["running_ms_per_s"] + table["waiting_ms_per_s"]
+        return table.iloc[busy.argsort(kind="stable")[::-1]].reset_index(drop=True)
+
+    def _asleep_for(self, key: tuple[int, int]) -> str:
+        kinds = self.sleeps.get(key)
+        return kinds.most_common(1)[0][0] if kinds else ""
+
+    @cached_property
+    def ended(self) -> int:
+        """How many of the threads that were seen were gone at the end."""
+        return sum(key not in self.last.threads for key in self.latest)
+
+    @cached_property
+    def running(self) -> float:
+        return float(self.threads["running_ms_per_s"].sum())
+
+    @cached_property
+    def waiting(self) -> float:
+        return float(self.threads["waiting_ms_per_s"].sum())
+
+    @cached_property
+    def wanted(self) -> float:
+        """The time in which its threads ran or could have run."""
+        return self.running + self.waiting
+
+    @cached_property
+    def asleep(self) -> dict[str, float]:
+        """ms of every second asleep, by what for, over all threads: sampled."""
+        sums: defaultdict[str, float] = defaultdict(float)
+        for row in self.threads.to_dict("records"):
+            kinds = self.sleeps.get((row["pid"], row["tid"])) or Counter({looks.OTHER_SLEEP: 1})
+            for kind, times in kinds.items():
+                sums[kind] += row["asleep_ms_per_s"] * times / kinds.total()
+        return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+    @cached_property
+    def allowed(self) -> set[int]:
+        """The CPUs that any thread may use that wanted a part of the time worth naming."""
+        rows = self.threads
+        want = rows["running_ms_per_s"] + rows["waiting_ms_per_s"]
+        lists = rows[want >= BUSY * want.sum()]["allowed_cpus"]
+        return {int(cpu) for text in lists for cpu in str(text).split(",") if cpu}
+
+    @cached_property
+    def session(self) -> str:
+        """The autogroup that it is in, "" where there is none."""
+        return self.first.session
+
+    @cached_property
+    def cpus(self) -> pd.DataFrame:
+        """cpu, used (by the program), allowed; user, system, idle, irq, softirq, steal in ms of each s."""
+        rows = []
+        for cpu, now in self.last.cpus.items():
+            if then := self.first.cpus.get(cpu):
+                parts = {
+                    f"{name}_ms_per_s": max(0, getattr(now, f"{name}_ns") - getattr(then, f"{name}_ns"))
+                    / 1e6
+                    / self.window_s
+                    for name in ("user", "system", "idle", "irq", "softirq", "steal")
+                }
+                rows.append(
+                    {"cpu": cpu, "used": cpu in self.used_cpus, "allowed": cpu in self.allowed, **parts}
+                )
+        return pd.DataFrame(rows)
+
+    @cached_property
+    def groups(self) -> pd.DataFrame:
+        """One row per control group around it: path, limit_cpus, period_us, weight, periods,
+        throttled_periods, throttled_ms_per_s (summed over CPUs), pressure_ms_per_s.
+        """
+        rows = []
+        for path, now in self.last.groups.items():
+            then = self.first.groups.get(path)
+            counted = now.counted.since(then.counted) if now.counted and then and then.counted else None
+            pressed = (
+                None if now.pressure_us is None or not then or then.pressure_us is None
+                else (now.pressure_us - then.pressure_us) / 1e3 / self.window_s
+            )  # fmt: skip
+            rows.append(
+                {
+                    "path": path,
+                    "limit_cpus": now.cpus,
+                    "period_us": now.period_us,
+                    "weight": now.weight,
+                    "periods": counted.periods if counted else 0,
+                    "throttled_periods": counted.throttled_periods if counted else 0,
+                    "throttled_ms_per_s": counted.throttled_ns / 1e6 / self.window_s if counted else 0.0,
+                    "pressure_ms_per_s": pressed,
+                }
+            )
+        return pd.DataFrame(rows, columns=_GROUPS)
+
+    @cached_property
+    def rivals(self) -> pd.DataFrame:
+        """Other processes that used the CPUs it may use, the busiest first: pid, name, cpu_ms_per_s, kernel,
+        policy, nice, group, group_weight, session, allowed_cpus,
+        took_it (switches from threads of ours that could go on).
+        """
+        own, rows = {*self.last.pids, *self.first.pids, os.getpid()}, []
+        took = self._took()
+        for pid, now in self.last.processes.items():
+            then = self.first.processes.get(pid)
+            before = then.run_ns if then and then.start == now.start else 0
+            used = (now.run_ns - before) / 1e6 / self.window_s
+            if pid in own or used < LEAST_RIVAL:
+                continue
+            thread = looks.busiest_thread(pid)
+            allowed = set(thread.allowed) if thread else set()
+            if allowed and self.allowed and not allowed & self.allowed:
+                continue
+            session = looks.autogroup(pid)
+            rows.append(
+                {
+                    "pid": pid,
+                    "name": now.name,
+                    "cpu_ms_per_s": used,
+                    "kernel": now.kernel,
+                    "policy": looks.REALTIME.get(thread.policy if thread else now.policy, "OTHER"),
+                    "nice": thread.nice if thread else now.nice,
+                    "group": looks.group_name(pid),
+                    "group_weight": looks.weight_of(pid),
+                    "session": session[0] if session else "",
+                    "allowed_cpus": ",".join(map(str, sorted(allowed))),
+                    "took_it": took[now.name] if took else None,
+                }
+            )
+        table = pd.DataFrame(rows, columns=_RIVALS)
+        return table.sort_values("cpu_ms_per_s", ascending=False, ignore_index=True)
+
+    def _took(self) -> Counter[str]:
+        """How often a thread of each name had the CPU after one of ours that could have gone on."""
+        found: Counter[str] = Counter()
+        if self.switches is not None:
+            edges, own = self.switches.edges, {tid for _, tid in self.latest}
+            lost = edges[(edges["state"] == "runnable") & edges["prev_tid"].isin(own)]
+            for row in lost[~lost["next_tid"].isin(own)].to_dict("records"):
+                found[str(row["next_name"])] += int(row["switches"])
+        return found
+
+    def handed_over_running(self, tids: set[int]) -> float | None:
+        """Of the switches to these threads, the part from one that could have gone on; None without helper.
+
+        Whoever yields gets its CPU back from one that yields, or is preempted; whoever was preempted by the
+        thread that it had woken gets it back when that one sleeps.
+        """
+        if self.switches is None:
+            return None
+        edges = self.switches.edges
+        to = edges[edges["next_tid"].isin(tids) & (edges["prev_tid"] != 0)]
+        every = int(to["switches"].sum())
+        return float(to[to["state"] == "runnable"]["switches"].sum()) / every if every else None
+
+
+BUSY = 0.02  # of what all threads wanted
+LEAST_RIVAL = 5.0  # ms of every second
+_FAULTS = ("minor_faults", "major_faults", "system_ns")
+_COLUMNS = [
+    "pid",
+    "tid",
+    "name",
+    "running_ms_per_s",
+    "waiting_ms_per_s",
+    "asleep_ms_per_s",
+    "asleep_for",
+    "voluntary_per_s",
+    "involuntary_per_s",
+    "migrations_per_s",
+    "minor_faults_per_s",
+    "major_faults_per_s",
+    "system_ms_per_s",
+    "policy",
+    "nice",
+    "allowed_cpus",
+]
+_GROUPS = [
+    "path",
+    "limit_cpus",
+    "period_us",
+    "weight",
+    "periods",
+    "throttled_periods",
+    "throttled_ms_per_s",
+    "pressure_ms_per_s",
+]
+_RIVALS = [
+    "pid",
+    "name",
+    "cpu_ms_per_s",
+    "kernel",
+    "policy",
+    "nice",
+    "group",
+    "group_weight",
+    "session",
+    "allowed_cpus",
+    "took_it",
+]
+
+
+class Watcher:
+    """Looks at a target again and again, and spends at most SPENT of one CPU on it."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.first = Look(target.pids())
+        self.latest = dict(self.first.threads)
+        self.pids = set(self.first.pids)
+        self.sleeps: defaultdict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+        self.used_cpus: set[int] = set()
+        self.looked_ns = 0
+        self.pause_s = 0.0
+
+    def until(self, end_s: float | None, say: Callable[[float], None]) -> None:
+        """Look until a time of the monotonic clock, or until nothing of the target is left."""
+        began = time.monotonic()
+        while not self.target.over() and (end_s is None or time.monotonic() < end_s):
+            spent = self.glance()
+            say(time.monotonic() - began)
+            pause = max(LEAST_S, spent / SPENT)
+            self.pause_s = max(self.pause_s, pause)
+            if end_s is not None:
+                pause = min(pause, max(0.0, end_s - time.monotonic()))
+            self._rest(pause)
+
+    def _rest(self, pause_s: float) -> None:
+        """Sleep, but not long beyond the end of a target that ends meanwhile."""
+        end = time.monotonic() + pause_s
+        while (left := end - time.monotonic()) > 0 and not self.target.over():
+            time.sleep(min(left, 0.1))
+
+    def glance(self) -> float:
+        """One look at the threads; the seconds that it took."""
+        began = time.thread_time_ns()
+        pids = self.target.pids()
+        self.pids |= set(pids)
+        for key, thread in looks.threads(pids).items():
+            self.latest[key] = thread
+            if kind := looks.sleep_of(thread):
+                self.sleeps[key][kind] += 1
+            else:
+                self.used_cpus.add(thread.cpu)
+        spent = time.thread_time_ns() - began
+        self.looked_ns += spent
+        return spent / 1e9
+
+    def seen(self) -> Seen:
+        """What was seen from the first look until now."""
+        last = Look(self.target.pids(), self.first.folders)
+        last.pids = sorted(self.pids | set(last.pids))
+        self.latest |= last.threads
+        return Seen(
+            self.first,
+            last,
+            self.latest,
+            dict(self.sleeps),
+            self.used_cpus or {t.cpu for t in self.latest.values()},
+            self.looked_ns,
+            self.pause_s,
+        )
