@@ -1,0 +1,1 @@
+"""Sharing a CPU: a course beside the chapters of sched-labs."""
