@@ -1,6 +1,6 @@
-"""The way to the privileged helper: find it, start it, exchange lines with it, and end it.
+"""The way to the privileged programs: find them, start them, exchange lines with them, and end them.
 
-The helper is always a separate process. Root starts it directly; everybody else goes through `sudo -n` to
+Each is always a separate process. Root starts it directly; everybody else goes through `sudo -n` to
 the copy that `scripts/provision.sh` installed, because a rule without a password on code that the user can
 change would make the user root.
 """
@@ -10,26 +10,31 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import select
 import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ..errors import ProbeError
+from ..core import jsontext
+from ..core.errors import ParameterError, ProbeError
 from ..machine import files
 from ..machine.bpf import bcc_module
 from ..workloads.launch import MARKER, owner_mark
+from .helper.protocol import VERSION
 
 PYTHON = "/usr/bin/python3"  # the system's: BCC belongs to it
 INSTALLED = Path("/usr/local/lib/sched-labs")
 OURS = Path(__file__).parent / "helper"
-SCRIPT = "sched-labs-probe"
+FILES = ("sched-labs-*", "*.py", "*.c", "*.h")  # that are the helper, wherever in its folder they are
+PROBE, LEND = "sched-labs-probe", "sched-labs-lend"
 PROVISION = (
     "Run scripts/provision.sh once: it says what it installs, and `scripts/provision.sh --remove` undoes it."
 )
@@ -80,12 +85,12 @@ def available() -> Availability:
     return Availability(True)
 
 
-def helper_command() -> list[str]:
-    """The command that starts the helper for this user. ProbeError when there is none to start."""
+def helper_command(program: str = PROBE) -> list[str]:
+    """The command that starts a privileged program for this user. ProbeError when there is none to start."""
     installed = fingerprint(INSTALLED)
     ours = fingerprint(OURS)
     if os.geteuid() == 0:
-        return [PYTHON, "-I", str((INSTALLED if installed == ours else OURS) / SCRIPT)]
+        return [PYTHON, "-I", str((INSTALLED if installed == ours else OURS) / program)]
     if installed is None:
         raise ProbeError("The privileged helper is not installed.", PROVISION)
     if installed != ours:
@@ -102,21 +107,18 @@ def helper_command() -> list[str]:
         raise ProbeError(
             "This process was started so that it cannot gain privileges (no_new_privs).", FALLBACK
         )
-    return [sudo, "-n", PYTHON, "-I", str(INSTALLED / SCRIPT)]
+    return [sudo, "-n", PYTHON, "-I", str(INSTALLED / program)]
 
 
 def fingerprint(folder: Path) -> str | None:
     """A hash over the names and contents of the helper's files, None when they cannot be read."""
     digest = hashlib.sha256()
     try:
-        for path in [
-            folder / SCRIPT,
-            *sorted(folder.glob("*.c")),
-            *sorted((folder / "headers").rglob("*.h")),
-        ]:
+        for path in sorted(path for kind in FILES for path in folder.rglob(kind)):
             content = path.read_bytes()
             digest.update(f"{path.relative_to(folder)} {len(content)}\n".encode())
             digest.update(content)
+        (folder / PROBE).stat()
     except OSError:
         return None
     return digest.hexdigest()
@@ -125,8 +127,8 @@ def fingerprint(folder: Path) -> str | None:
 class Channel:
     """A running helper: JSON records from it, command lines to it. Leaving the context ends the helper."""
 
-    def __init__(self, request: dict[str, Any]) -> None:
-        command = helper_command()
+    def __init__(self, request: dict[str, Any], program: str = PROBE) -> None:
+        command = helper_command(program)
         self._pending = b""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         try:
@@ -144,7 +146,7 @@ class Channel:
             self._errors.close()
             raise ProbeError(f"The privileged helper does not start: {error.strerror}.", PROVISION) from error
         try:
-            self.send(json.dumps(request))
+            self.send(json.dumps({"version": VERSION, **request}))
             self.ready = self.receive("ready", timeout_s=_READY_S)
         except BaseException:
             self.close()
@@ -188,14 +190,14 @@ class Channel:
             self._pending += more
         line, _, self._pending = self._pending.partition(b"\n")
         try:
-            record = json.loads(line)
+            record = jsontext.parse(line)
             kind = record["record"]
+            if kind == "error":
+                raise ProbeError(str(record["what"]), str(record["remedy"]))
         except (ValueError, TypeError, KeyError):
             raise ProbeError(
                 f"The privileged helper wrote what is no record: {line[:200]!r}.", PROVISION
             ) from None
-        if kind == "error":
-            raise ProbeError(record["what"], record["remedy"])
         if kind not in kinds:
             raise ProbeError(f"The privileged helper wrote a record {kind!r} out of turn.", PROVISION)
         return dict(record)
@@ -226,11 +228,26 @@ class Channel:
         return ProbeError(f"The privileged helper ended unexpectedly ({last}).", FALLBACK)
 
 
+def of_processes(probe: str, pids: Sequence[int], duration_s: float) -> dict[str, Any]:
+    """The request for a probe on processes, whose window closes after `duration_s` at the latest.
+
+    Raises ParameterError for values that no probe could use.
+    """
+    wanted = list(dict.fromkeys(pids))
+    if not wanted or not all(isinstance(pid, int) and pid > 0 for pid in wanted):
+        raise ParameterError(f"pids must be one or more process ids, not {list(pids)!r}.")
+    if not (math.isfinite(duration_s) and 0.001 <= duration_s <= 3600):
+        raise ParameterError(f"duration_s must lie between 0.001 and 3600 seconds, not at {duration_s}.")
+    request = {"scope": "processes", "pids": wanted, "duration_s": float(duration_s), "interval_s": 60}
+    return {"probe": probe, **request}
+
+
 class Window:
     """A loaded probe that counts from `start()` on.  Leaving the context takes it out of the kernel."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self._started = False
+        self._ended_with: dict[str, Any] | None = None
         self._channel = Channel(request)
 
     def __enter__(self) -> Self:
@@ -248,6 +265,16 @@ class Window:
         self._channel.send("start")
         self._channel.receive("started")
         self._started = True
+
+    def _last(self) -> dict[str, Any]:
+        """Close the window, if it is still open, and return the probe's last record.  May be called again."""
+        self._must_be_started()
+        if self._ended_with is None:
+            self._channel.send("stop")
+        while self._ended_with is None:
+            record = self._channel.receive("counts", "end", timeout_s=15)
+            self._ended_with = record if record["record"] == "end" else None
+        return self._ended_with
 
     def _must_be_started(self) -> None:
         if not self._started:

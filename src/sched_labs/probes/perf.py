@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from .. import machine
-from ..errors import ParameterError, ProbeError
+from ..core.errors import ParameterError, ProbeError
 from ..machine import files, syscalls
 from ..machine.perf import EVENTS as HARDWARE
 from ..workloads import Record

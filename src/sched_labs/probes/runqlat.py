@@ -17,15 +17,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import ParameterError
-from .attribution import Attribution, attribution
+from ..core.errors import ParameterError
 from .channel import Availability, Window, available
-from .waits import CAUSES, Waits, quantile_ns
+from .waits import CAUSES, Attribution, Waits, quantile_ns, read_attribution
 
 __all__ = ["Attribution", "Availability", "Waits", "Watch", "available", "quantile_ns", "watch"]
 
-_VERSION = 3  # of the conversation with the helper
-SCOPES = ("processes", "cgroup", "machine")
+SCOPES = ("processes", "family", "cgroup", "machine")
 KEYS = ("machine", "cpu", "thread", "process", "cgroup")
 BINS = ("fine", "log2")
 
@@ -45,7 +43,8 @@ def watch(
     `duration_s` (0.001 to 3600) closes the window at the latest, `interval_s` (0.01 to 60) is the time
     between two snapshots.
 
-    scope        whose waits count: of the `processes` in pids; of every thread in the control group that the
+    scope        whose waits count: of the `processes` in pids; of these and what they fork from now on, until
+                 stop() (`family`); of every thread in the control group that the
                  one process in pids is in (not in groups below it); of the whole `machine` (pids empty; root)
     by           one histogram for all ("machine"), or besides it one for each "cpu", "thread", "process" or
                  "cgroup"; of the last three at most 1,024, and what does not fit is counted (`unkeyed`)
@@ -70,7 +69,7 @@ def watch(
         )
     if scope == "cgroup" and len(wanted) != 1:
         raise ParameterError("A control group is named by one process in it.", "Give one process id.")
-    if scope == "processes" and not wanted:
+    if scope in ("processes", "family") and not wanted:
         raise ParameterError(f"pids must be one or more process ids, not {list(pids)!r}.")
     for name, value, least, most in (
         ("duration_s", duration_s, 0.001, 3600),
@@ -89,20 +88,17 @@ class Watch(Window):
         self._interval_s = interval_s
         self._by = str(request["by"])
         self._final: Waits | None = None
-        super().__init__(
-            {
-                "probe": "runqlat",
-                "version": _VERSION,
-                **request,
-                "duration_s": duration_s,
-                "interval_s": interval_s,
-            }
-        )
+        super().__init__({"probe": "runqlat", **request, "duration_s": duration_s, "interval_s": interval_s})
 
     @property
     def load_s(self) -> float:
-        """How long the helper took to find the kernel's types and to compile and attach the program."""
+        """How long the helper took to compile the program, unless it has before, and to attach it."""
         return float(self._channel.ready["load_s"])
+
+    @property
+    def kept(self) -> bool:
+        """Whether an earlier probe had compiled the program, so that this one needed no compiler."""
+        return bool(self._channel.ready["kept"])
 
     @property
     def interrupts(self) -> list[str]:
@@ -154,7 +150,7 @@ def _waits(record: dict[str, Any], ready: Mapping[str, Any], by: str) -> Waits:
         by=by,
         keys={int(key): _counts(said) for key, said in record.get("keys", ())},
         unkeyed=unkeyed,
-        attribution=attribution(record, bin_bits, int(ready["coarse_fold"]))
+        attribution=read_attribution(record, bin_bits, int(ready["coarse_fold"]))
         if "attribution" in record
         else None,
     )

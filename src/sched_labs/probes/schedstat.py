@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import ParameterError, ProbeError
+from ..core.errors import ParameterError, ProbeError
 from ..machine import files
 from .channel import Availability
 

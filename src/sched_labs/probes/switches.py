@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ParameterError
+from ..core.errors import ParameterError
 from .channel import Window, available
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ STATES = {
     "uninterruptible": "it went to sleep and no signal wakes it: mostly for a device",
     "other": "it ended, or it was stopped",
 }
-_VERSION = 3
 _EDGES = ["cpu", "prev_tid", "prev_name", "next_tid", "next_name", "state", "switches"]
-_STACKS = ["tid", "name", "state", "times", "off_cpu_ns", "stack"]
+_STACKS = ["tid", "name", "state", "times", "off_cpu_ns", "waited_ns", "stack"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,8 @@ class Switches:
     def edges(self) -> pd.DataFrame:
         """cpu, prev_tid, prev_name, next_tid, next_name, state, switches: one row per CPU, pair and state.
 
-        Thread 0 is the idle thread of its CPU.  `state` is one of STATES and tells of prev.
+        Thread 0 is the idle thread of its CPU, thread -1 ("another user's") all threads of other users, of
+        which only root is told more.  `state` is one of STATES and tells of prev.
         """
         import pandas as pd
 
@@ -66,28 +66,33 @@ class Switches:
 
     @cached_property
     def stacks(self) -> pd.DataFrame:
-        """tid, name, state, times, off_cpu_ns, stack: one row per thread, state and place in the kernel.
+        """tid, name, state, times, off_cpu_ns, waited_ns, stack: a row per thread, state and place in the
+        kernel.
 
         `stack` are the kernel's functions from the outermost in, joined by semicolons; off_cpu_ns is the time
         until the thread had a CPU again, and leaves out a departure that had not ended with the window.
+        waited_ns is the part of it during which the thread could run and had no CPU: all of it for a thread
+        that left runnable, and for one that slept the time since it was woken (sched_wakeup).
         """
         import pandas as pd
 
         rows = [
-            (tid, name, state, times, ns, ";".join(functions))
-            for tid, name, state, times, ns, functions in self.stack_rows
+            (tid, name, state, times, ns, waited_ns, ";".join(functions))
+            for tid, name, state, times, ns, waited_ns, functions in self.stack_rows
         ]
         frame = pd.DataFrame(rows, columns=_STACKS).astype(
-            {"tid": "int64", "times": "int64", "off_cpu_ns": "int64"}
+            dict.fromkeys(("tid", "times", "off_cpu_ns", "waited_ns"), "int64")
         )
         # Two CPUs may both have seen a thread leave at the same place.
         by = ["tid", "name", "state", "stack"]
-        whole = frame.groupby(by, as_index=False)[["times", "off_cpu_ns"]].sum()
+        whole = frame.groupby(by, as_index=False)[["times", "off_cpu_ns", "waited_ns"]].sum()
         return whole[_STACKS].sort_values("off_cpu_ns", ascending=False, ignore_index=True)
 
 
 def watch(pids: Sequence[int], duration_s: float, *, scope: str = "processes", stacks: bool = False) -> Watch:
     """Load the probe on processes of this user, or (scope="machine", root, no pids) on everything.
+
+    With scope="family" also on what the processes fork from now on, until stop().
 
     `duration_s` (0.001 to 3600) closes the window at the latest.  `stacks` also notes in which kernel
     functions threads leave their CPU, and for how long.  Raises ParameterError for values that no probe
@@ -95,9 +100,9 @@ def watch(pids: Sequence[int], duration_s: float, *, scope: str = "processes", s
     not there or not the user's.
     """
     wanted = list(dict.fromkeys(pids))
-    if scope not in ("processes", "machine"):
-        raise ParameterError(f"scope does not take {scope!r}.", "Choose processes or machine.")
-    if not all(isinstance(pid, int) and pid > 0 for pid in wanted) or bool(wanted) != (scope == "processes"):
+    if scope not in ("processes", "family", "machine"):
+        raise ParameterError(f"scope does not take {scope!r}.", "Choose processes, family or machine.")
+    if not all(isinstance(pid, int) and pid > 0 for pid in wanted) or bool(wanted) != (scope != "machine"):
         raise ParameterError(f"pids must be process ids, or nothing for a machine, not {list(pids)!r}.")
     if not (math.isfinite(duration_s) and 0.001 <= duration_s <= 3600):
         raise ParameterError(f"duration_s must lie between 0.001 and 3600 seconds, not at {duration_s}.")
@@ -113,7 +118,6 @@ class Watch(Window):
         super().__init__(
             {
                 "probe": "switches",
-                "version": _VERSION,
                 "scope": scope,
                 "pids": pids,
                 "stacks": bool(stacks),

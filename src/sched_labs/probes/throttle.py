@@ -14,25 +14,22 @@ The counters need no privilege beyond the group.  The intervals are seen in the 
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..errors import ParameterError
-from .channel import Window, available
+from .channel import Window, available, of_processes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..cgroups import Group
+    from ..limits.cgroups import Group
 
 __all__ = ["Samples", "Throttled", "Watch", "available", "sampled", "watch"]
 
-_VERSION = 3
 LOOKS = 2  # at cpu.stat in each period
 
 
@@ -70,45 +67,16 @@ def watch(pids: Sequence[int], duration_s: float) -> Watch:
     `duration_s` (0.001 to 3600) closes the window at the latest.  Raises ParameterError for values that no
     probe could use, and ProbeError where this machine, or this user, cannot have the probe.
     """
-    wanted = list(dict.fromkeys(pids))
-    if not wanted or not all(isinstance(pid, int) and pid > 0 for pid in wanted):
-        raise ParameterError(f"pids must be one or more process ids, not {list(pids)!r}.")
-    if not (math.isfinite(duration_s) and 0.001 <= duration_s <= 3600):
-        raise ParameterError(f"duration_s must lie between 0.001 and 3600 seconds, not at {duration_s}.")
-    return Watch(wanted, float(duration_s))
+    return Watch(of_processes("throttle", pids, duration_s))
 
 
 class Watch(Window):
     """The loaded probe.  Leaving the context takes it out of the kernel, whatever happened."""
 
-    def __init__(self, pids: list[int], duration_s: float) -> None:
-        self._final: Throttled | None = None
-        request: dict[str, Any] = {
-            "probe": "throttle",
-            "version": _VERSION,
-            "scope": "processes",
-            "pids": pids,
-            "duration_s": duration_s,
-            "interval_s": 60,
-        }
-        super().__init__(request)
-
     def stop(self) -> Throttled:
         """Close the window, if it is still open, and return what it saw.  May be called again."""
-        self._must_be_started()
-        if self._final is None:
-            self._channel.send("stop")
-        while self._final is None:
-            record = self._channel.receive("counts", "end", timeout_s=15)
-            if record["record"] == "end":
-                self._final = Throttled(
-                    record["spans"],
-                    record["window_ns"],
-                    record["lost_spans"],
-                    record["unfinished"],
-                    record["why"],
-                )
-        return self._final
+        end = self._last()
+        return Throttled(end["spans"], end["window_ns"], end["lost_spans"], end["unfinished"], end["why"])
 
 
 @dataclass

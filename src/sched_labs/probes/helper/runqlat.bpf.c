@@ -9,14 +9,7 @@
  * a probe costs.  The helper maps the arrays into its memory: it opens the window and reads the counts without a
  * system call.
  *
- * The programs are attached to the tracepoints with their BTF types.  So a field of a task is one load, at an
- * offset that the kernel itself checks when it loads the program.  The helper finds these in the kernel's BTF:
- *   PID_OFFSET, TGID_OFFSET         in task_struct
- *   PREV_STATE_ARGUMENT, or STATE_OFFSET and STATE_BITS         the state of the thread that leaves its CPU
- * and chooses SLOTS (a power of two) and CPUS (the possible ones).  BIN_BITS and TOP_BIT lay out the bins.
- *
- * Who is watched:  WATCH_ALL (every thread but the idle ones), or WATCH_CGROUP (the id of a control group), or
- * else the processes whose bits are set in `watched`.
+ * It begins with watched.bpf.h.  BIN_BITS and TOP_BIT lay out the bins.
  *
  * KEYED counts every wait a second time, under a key: 1 the thread, 2 the process, 3 the control group; each
  * bin then holds 2^KEY_FOLD of the others.
@@ -33,7 +26,6 @@
  */
 
 #define BINS ((TOP_BIT - BIN_BITS + 1) << BIN_BITS)
-#define PIDS (1 << 22) /* the kernel's own limit on process ids */
 
 enum { WOKEN, PREEMPTED, CAUSES };
 
@@ -61,10 +53,6 @@ struct slot {
 enum { IDLE_CPU = 1, MOVED = 2, HELD = 4, IDLE_LATER = 8 };
 #define NO_CPU 0xffffffff /* the account of its CPU had not begun */
 
-struct window {
-    u64 open_ns, close_ns;
-};
-
 /* Each CPU adds to counts of its own; tracepoints of the scheduler run with interrupts off. */
 struct counts {
     u64 waits[CAUSES][BINS];
@@ -75,46 +63,8 @@ struct counts {
     u64 unkeyed;  /* waits that are in the histogram, and under no key because there are too many keys */
 };
 
-BPF_F_TABLE("array", u32, u64, watched, PIDS / 64, BPF_F_MMAPABLE); /* one bit for each process */
-BPF_F_TABLE("array", u32, struct window, windows, 1, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", u32, struct slot, slots, SLOTS, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", u32, struct counts, cpus, CPUS, BPF_F_MMAPABLE);
-
-/* One load from a kernel object or from the arguments of a tracepoint.  It is written as an instruction,
- * because BCC would turn a plain load into a call, which takes several times as long. */
-#define LOAD_(to, bits, from, offset) \
-    asm volatile("%0 = *(u" #bits " *)(%1 + %2)" : "=r"(to) : "r"(from), "i"(offset))
-#define LOAD(to, bits, from, offset) LOAD_(to, bits, from, offset)
-#define ARGUMENT(to, number) LOAD(to, 64, context, 8 * (number))
-
-/* The control group whose CPU time the thread uses. */
-#ifdef CGROUPS_OFFSET
-static inline u64 cgroup_of(u64 task)
-{
-    u64 set, group, node, id;
-    LOAD(set, 64, task, CGROUPS_OFFSET);
-    LOAD(group, 64, set, CGROUP_OFFSET);
-#ifdef SUBSYSTEM_CGROUP_OFFSET /* a hierarchy of its own (version 1): one step more */
-    LOAD(group, 64, group, SUBSYSTEM_CGROUP_OFFSET);
-#endif
-    LOAD(node, 64, group, NODE_OFFSET);
-    LOAD(id, 64, node, NODE_ID_OFFSET);
-    return id;
-}
-#endif
-
-static inline bool is_watched(u64 task, u32 tgid)
-{
-#if defined(WATCH_ALL)
-    return tgid != 0;
-#elif defined(WATCH_CGROUP)
-    return tgid && cgroup_of(task) == WATCH_CGROUP;
-#else
-    u32 word = tgid >> 6;
-    u64 *bits = watched.lookup(&word);
-    return bits && (*bits >> (tgid & 63) & 1);
-#endif
-}
 
 static inline struct slot *slot_of(u32 pid)
 {
@@ -515,6 +465,16 @@ static inline void end_wait(u64 task, u32 pid, u64 now)
         note_room(slot, task, begin, now);
 #endif
         u64 bin = bin_of(now - begin);
+#ifdef ATTRIBUTION
+        /* By way of memory, too: bin_of has 64 ways to end, and the verifier need not follow each further. */
+        volatile u64 *aside = &slot->spent[ROOM - 1];
+        *aside = bin;
+        bin = *aside;
+        OPAQUE(bin);
+        if (bin >= BINS)
+            bin = BINS - 1;
+        OPAQUE(bin);
+#endif
         counts->waits[cause][bin]++;
 #ifdef ATTRIBUTION
         add_parts(slot, begin, now, cause, bin);
@@ -525,6 +485,10 @@ static inline void end_wait(u64 task, u32 pid, u64 now)
         LOAD(key, 32, task, TGID_OFFSET);
 #elif KEYED == 3
         key = cgroup_of(task);
+#endif
+#if defined(WATCH_CGROUP) && KEYED < 3 /* whoever is in the group */
+        if (!is_callers(task))
+            key = OTHERS;
 #endif
         if (!count_under(key, cause, bin))
             counts->unkeyed++;
@@ -538,13 +502,6 @@ static inline void forget_wait(u32 pid)
     struct slot *slot = slot_of(pid);
     if (slot && slot->pid == pid && slot->begin_ns)
         slot->begin_ns = 0;
-}
-
-static inline bool is_open(u64 now)
-{
-    u32 first = 0;
-    struct window *window = windows.lookup(&first);
-    return window && now >= window->open_ns && now < window->close_ns;
 }
 
 static inline int woken(void *context)

@@ -3,14 +3,14 @@
  * Every switch from or to a watched thread is an edge: from one thread to another, with what the first one was
  * about to do: go on (it was preempted, or it yielded), sleep, or sleep where no signal wakes it.  With STACKS,
  * every time that a watched thread leaves its CPU also counts under the kernel functions that it left in, and so
- * does the time until it has a CPU again.
+ * does the time until it has a CPU again.  For a thread that slept that time has two parts: until it was woken
+ * (sched_wakeup) it was asleep, and from then on it waited for a CPU.
  *
  * Each CPU has tables of its own, found by a hash; so no two CPUs write the same place, except for the time off
- * the CPU, which is added atomically where the thread went away.  The defines are those of runqlat.bpf.c, and
- * COMM_OFFSET.
+ * the CPU, which is added atomically where the thread went away.  It begins with watched.bpf.h, and takes
+ * COMM_OFFSET and FLAGS_OFFSET in task_struct besides.  A thread of another user has neither number nor name.
  */
 
-#define PIDS (1 << 22)
 #define EDGES 4096 /* for each CPU */
 #define PLACES 512
 #define FRAMES 24
@@ -18,10 +18,6 @@
 #define SCRAMBLE 0x9e3779b97f4a7c15ULL
 
 enum { RUNNABLE, INTERRUPTIBLE, UNINTERRUPTIBLE, OTHER };
-
-struct window {
-    u64 open_ns, close_ns;
-};
 
 struct edge {
     u32 prev, next, state, used;
@@ -38,18 +34,17 @@ struct place {
     u64 hash; /* 0: free */
     u32 pid, state;
     u64 times, off_ns;
+    u64 waited_ns; /* of off_ns: it could run, and had no CPU */
     u64 name[2];
     u64 frames[FRAMES];
 };
 
 /* One thread that is off its CPU, found at its id modulo SLOTS. */
 struct slot {
-    u64 left_ns;
+    u64 left_ns, woken_ns; /* 0: it has not */
     u32 pid, place;
 };
 
-BPF_F_TABLE("array", u32, u64, watched, PIDS / 64, BPF_F_MMAPABLE);
-BPF_F_TABLE("array", u32, struct window, windows, 1, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", u32, struct edge, edges, CPUS * EDGES, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", u32, struct lost, losts, CPUS, BPF_F_MMAPABLE);
 #ifdef STACKS
@@ -59,20 +54,23 @@ BPF_F_TABLE("array", u32, struct slot, slots, SLOTS, BPF_F_MMAPABLE);
 BPF_TABLE("array", u32, struct place, drafts, CPUS);
 #endif
 
-#define LOAD_(to, bits, from, offset) \
-    asm volatile("%0 = *(u" #bits " *)(%1 + %2)" : "=r"(to) : "r"(from), "i"(offset))
-#define LOAD(to, bits, from, offset) LOAD_(to, bits, from, offset)
-#define ARGUMENT(to, number) LOAD(to, 64, context, 8 * (number))
-
-static inline bool is_watched(u32 tgid)
+/* The number by which a thread may be told of: its own where it is watched, the caller's or the kernel's. */
+static inline u32 told_as(u64 task, u64 pid, bool watched)
 {
-#ifdef WATCH_ALL
-    return tgid != 0;
-#else
-    u32 word = tgid >> 6;
-    u64 *bits = watched.lookup(&word);
-    return bits && (*bits >> (tgid & 63) & 1);
-#endif
+    u64 flags;
+    LOAD(flags, 32, task, FLAGS_OFFSET);
+    return !pid || watched || flags & 0x00200000 /* PF_KTHREAD */ || is_callers(task) ? pid : OTHERS;
+}
+
+static inline void name(u64 to[2], u64 task, u32 told)
+{
+    u64 part;
+    if (told == OTHERS)
+        return;
+    LOAD(part, 64, task, COMM_OFFSET);
+    to[0] = part;
+    LOAD(part, 64, task, COMM_OFFSET + 8);
+    to[1] = part;
 }
 
 static inline void count_edge(u64 prev_task, u64 next_task, u32 prev, u32 next, u32 state)
@@ -86,18 +84,11 @@ static inline void count_edge(u64 prev_task, u64 next_task, u32 prev, u32 next, 
         if (!edge)
             return;
         if (!edge->used) {
-            u64 part;
             edge->prev = prev;
             edge->next = next;
             edge->state = state;
-            LOAD(part, 64, prev_task, COMM_OFFSET);
-            edge->prev_name[0] = part;
-            LOAD(part, 64, prev_task, COMM_OFFSET + 8);
-            edge->prev_name[1] = part;
-            LOAD(part, 64, next_task, COMM_OFFSET);
-            edge->next_name[0] = part;
-            LOAD(part, 64, next_task, COMM_OFFSET + 8);
-            edge->next_name[1] = part;
+            name(edge->prev_name, prev_task, prev);
+            name(edge->next_name, next_task, next);
             edge->used = 1;
         }
         if (edge->prev == prev && edge->next == next && edge->state == state) {
@@ -137,13 +128,9 @@ static inline void leave(void *context, u64 task, u32 pid, u32 state, u64 now)
         if (!place)
             return;
         if (!place->hash) {
-            u64 part;
             place->pid = pid;
             place->state = state;
-            LOAD(part, 64, task, COMM_OFFSET);
-            place->name[0] = part;
-            LOAD(part, 64, task, COMM_OFFSET + 8);
-            place->name[1] = part;
+            name(place->name, task, pid);
             __builtin_memcpy(place->frames, draft->frames, sizeof place->frames);
             place->hash = hash;
         }
@@ -151,6 +138,7 @@ static inline void leave(void *context, u64 task, u32 pid, u32 state, u64 now)
             place->times++;
             slot->pid = pid;
             slot->place = number;
+            slot->woken_ns = state == RUNNABLE ? now : 0;
             slot->left_ns = now;
             return;
         }
@@ -166,12 +154,30 @@ static inline void come_back(u32 pid, u64 now)
     struct slot *slot = slots.lookup(&index);
     if (!slot || slot->pid != pid || !slot->left_ns)
         return;
-    u64 off = now - slot->left_ns;
+    u64 off = now - slot->left_ns, waited = slot->woken_ns ? now - slot->woken_ns : 0;
     u32 number = slot->place;
     slot->left_ns = 0;
     struct place *place = places.lookup(&number);
-    if (place && (s64)off > 0)
-        __sync_fetch_and_add(&place->off_ns, off);
+    if (!place || (s64)off <= 0)
+        return;
+    __sync_fetch_and_add(&place->off_ns, off);
+    if ((s64)waited > 0) /* the clocks of two CPUs may disagree by a little */
+        __sync_fetch_and_add(&place->waited_ns, waited < off ? waited : off);
+}
+
+int on_wakeup(void *context)
+{
+    u64 task, tgid, pid, now = bpf_ktime_get_ns();
+    ARGUMENT(task, 0);
+    LOAD(tgid, 32, task, TGID_OFFSET);
+    if (!is_watched(task, tgid) || !is_open(now))
+        return 0;
+    LOAD(pid, 32, task, PID_OFFSET);
+    u32 index = pid & (SLOTS - 1);
+    struct slot *slot = slots.lookup(&index);
+    if (slot && slot->pid == pid && slot->left_ns && !slot->woken_ns)
+        slot->woken_ns = now;
+    return 0;
 }
 #endif
 
@@ -182,13 +188,11 @@ int on_switch(void *context)
     ARGUMENT(next, 2);
     LOAD(prev_tgid, 32, prev, TGID_OFFSET);
     LOAD(next_tgid, 32, next, TGID_OFFSET);
-    bool leaves = is_watched(prev_tgid), enters = is_watched(next_tgid);
+    bool leaves = is_watched(prev, prev_tgid), enters = is_watched(next, next_tgid);
     if (!leaves && !enters)
         return 0;
     u64 now = bpf_ktime_get_ns();
-    u32 first = 0;
-    struct window *window = windows.lookup(&first);
-    if (!window || now < window->open_ns || now >= window->close_ns)
+    if (!is_open(now))
         return 0;
     LOAD(prev_pid, 32, prev, PID_OFFSET);
     LOAD(next_pid, 32, next, PID_OFFSET);
@@ -206,7 +210,7 @@ int on_switch(void *context)
         kind = INTERRUPTIBLE;
     else if (state & 2)
         kind = UNINTERRUPTIBLE;
-    count_edge(prev, next, prev_pid, next_pid, kind);
+    count_edge(prev, next, told_as(prev, prev_pid, leaves), told_as(next, next_pid, enters), kind);
 #ifdef STACKS
     if (enters)
         come_back(next_pid, now);

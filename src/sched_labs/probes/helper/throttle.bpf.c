@@ -5,15 +5,9 @@
  * watched thread that ran there last.  It sees a throttling begin when that thread is taken off the CPU, or with the
  * next switch there where the group had no thread on it; it sees it end when the group's first thread comes back.
  *
- * Every table is an array, and each CPU writes its own part only.  The defines are those of runqlat.bpf.c:
- * TGID_OFFSET, GROUP_QUEUE_OFFSET, THROTTLE_COUNT_OFFSET, CPUS; and SPANS, for each CPU.
+ * Every table is an array, and each CPU writes its own part only.  It begins with watched.bpf.h,
+ * and takes GROUP_QUEUE_OFFSET, THROTTLE_COUNT_OFFSET, and SPANS for each CPU besides.
  */
-
-#define PIDS (1 << 22)
-
-struct window {
-    u64 open_ns, close_ns;
-};
 
 struct spot {
     u64 queue;    /* of the watched thread that ran here last; 0: none has */
@@ -25,22 +19,8 @@ struct span {
     u64 begin_ns, end_ns;
 };
 
-BPF_F_TABLE("array", u32, u64, watched, PIDS / 64, BPF_F_MMAPABLE);
-BPF_F_TABLE("array", u32, struct window, windows, 1, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", u32, struct spot, spots, CPUS, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", u32, struct span, spans, CPUS * SPANS, BPF_F_MMAPABLE);
-
-#define LOAD_(to, bits, from, offset) \
-    asm volatile("%0 = *(u" #bits " *)(%1 + %2)" : "=r"(to) : "r"(from), "i"(offset))
-#define LOAD(to, bits, from, offset) LOAD_(to, bits, from, offset)
-#define ARGUMENT(to, number) LOAD(to, 64, context, 8 * (number))
-
-static inline bool is_watched(u32 tgid)
-{
-    u32 word = tgid >> 6;
-    u64 *bits = watched.lookup(&word);
-    return bits && (*bits >> (tgid & 63) & 1);
-}
 
 static inline void keep(struct spot *spot, u32 cpu, u64 begin, u64 end)
 {
@@ -58,20 +38,19 @@ static inline void keep(struct spot *spot, u32 cpu, u64 begin, u64 end)
 int on_switch(void *context)
 {
     u64 prev, next, prev_tgid, next_tgid, queue;
-    u32 first = 0, cpu = bpf_get_smp_processor_id(), count = 0;
+    u32 cpu = bpf_get_smp_processor_id(), count = 0;
     u64 now = bpf_ktime_get_ns();
-    struct window *window = windows.lookup(&first);
     struct spot *spot = spots.lookup(&cpu);
-    if (!spot || !window || now < window->open_ns || now >= window->close_ns)
+    if (!spot || !is_open(now))
         return 0;
     ARGUMENT(prev, 1);
     ARGUMENT(next, 2);
     LOAD(prev_tgid, 32, prev, TGID_OFFSET);
     LOAD(next_tgid, 32, next, TGID_OFFSET);
-    if (is_watched(next_tgid)) {
+    if (is_watched(next, next_tgid)) {
         LOAD(queue, 64, next, GROUP_QUEUE_OFFSET);
         spot->queue = queue;
-    } else if (is_watched(prev_tgid)) {
+    } else if (is_watched(prev, prev_tgid)) {
         LOAD(queue, 64, prev, GROUP_QUEUE_OFFSET);
         spot->queue = queue;
     }
