@@ -18,90 +18,69 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .errors import SchedLabError
-from .version import __version__
+from .core.errors import SchedLabError
+from .core.version import __version__
 
 _WHERE = {
-    "context_switch": ("sched_labs.experiments.context_switch", None),
-    "crowd": ("sched_labs.experiments.crowd", None),
-    "warmup": ("sched_labs.experiments.warmup", None),
-    "yielding": ("sched_labs.experiments.yielding", None),
-    "bursts": ("sched_labs.experiments.bursts", None),
-    "interpreter": ("sched_labs.experiments.interpreter", None),
-    "recovery": ("sched_labs.experiments.recovery", None),
-    "runqlat": ("sched_labs.experiments.runqlat", None),
-    "attribution": ("sched_labs.experiments.attribution", None),
-    "observer": ("sched_labs.experiments.observer", None),
-    "interference": ("sched_labs.experiments.interference", None),
-    "offcpu": ("sched_labs.experiments.offcpu", None),
-    "switchgraph": ("sched_labs.experiments.switchgraph", None),
-    "instruments": ("sched_labs.experiments.instruments", None),
-    "sleeper": ("sched_labs.experiments.sleeper", None),
-    "regimes": ("sched_labs.experiments.regimes", None),
-    "slices": ("sched_labs.experiments.slices", None),
-    "loops": ("sched_labs.experiments.loops", None),
-    "ring": ("sched_labs.experiments.ring", None),
-    "fpu": ("sched_labs.experiments.fpu", None),
-    "tlb": ("sched_labs.experiments.tlb", None),
-    "reference": ("sched_labs.experiments.reference", None),
-    "convoy": ("sched_labs.experiments.convoy", None),
-    "isolation": ("sched_labs.experiments.isolation", None),
-    "quota": ("sched_labs.experiments.quota", None),
-    "service": ("sched_labs.experiments.service", None),
-    "throttle": ("sched_labs.experiments.throttle", None),
-    "nested": ("sched_labs.experiments.nested", None),
-    "cgroups": ("sched_labs.cgroups", None),
-    "classify": ("sched_labs.experiments.classify", None),
-    "switches": ("sched_labs.switches", None),
-    "switch_rates": ("sched_labs.switches", "switch_rates"),
-    "hops": ("sched_labs.experiments.hops", None),
-    "wakeplace": ("sched_labs.experiments.wakeplace", None),
-    "ticks": ("sched_labs.experiments.ticks", None),
-    "omission": ("sched_labs.experiments.omission", None),
-    "threads": ("sched_labs.experiments.threads", None),
-    "batching": ("sched_labs.experiments.batching", None),
-    "herd": ("sched_labs.experiments.herd", None),
-    "timers": ("sched_labs.experiments.timers", None),
-    "connections": ("sched_labs.experiments.connections", None),
-    "migration": ("sched_labs.experiments.migration", None),
-    "pool": ("sched_labs.experiments.pool", None),
-    "ipc": ("sched_labs.experiments.ipc", None),
-    "packets": ("sched_labs.experiments.packets", None),
-    "numa": ("sched_labs.experiments.numa", None),
-    "reserved": ("sched_labs.experiments.reserved", None),
-    "smt": ("sched_labs.experiments.smt", None),
-    "machine": ("sched_labs.machine", None),
-    "stats": ("sched_labs.stats", None),
-    "bandwidth": ("sched_labs.bandwidth", None),
-    "quotas": ("sched_labs.quotas", None),
-    "calculators": ("sched_labs.calculators", None),
-    "explore": ("sched_labs.explore", None),
-    "figures": ("sched_labs.figures", None),
-    "claims": ("sched_labs.claims", None),
-    "widgets": ("sched_labs.widgets", None),
-    "doctor": ("sched_labs.doctor", "doctor"),
-    "Result": ("sched_labs.result", "Result"),
-    "load": ("sched_labs.result", "load"),
-    "compare": ("sched_labs.result", "compare"),
-    "recorded": ("sched_labs.result", "recorded"),
-    "predict": ("sched_labs.widgets", "predict"),
+    "bandwidth": ("sched_labs.limits.bandwidth", None),
+    "calculators": ("sched_labs.reader.calculators", None),
+    "cgroups": ("sched_labs.limits.cgroups", None),
+    "compare": ("sched_labs.draw.compare", "compare"),
+    "controls": ("sched_labs.reader.controls", None),
+    "defend": ("sched_labs.claims.defence", "defend"),
+    "doctor": ("sched_labs.reader.doctor", "doctor"),
+    "explore": ("sched_labs.reader.explore", None),
+    "gallery": ("sched_labs.kernels.gallery", None),
     "judge": ("sched_labs.claims", "judge"),
-    "defend": ("sched_labs.defence", "defend"),
+    "load": ("sched_labs.core.result", "load"),
+    "explorables": ("sched_labs.explorables", None),
+    "placement": ("sched_labs.steer.placement", None),
+    "predict": ("sched_labs.reader.predictions", "predict"),
+    "quotas": ("sched_labs.limits.quotas", None),
+    "recorded": ("sched_labs.core.result", "recorded"),
+    "registry": ("sched_labs.core.registry", None),
+    "Result": ("sched_labs.core.result", "Result"),
+    "scheduler": ("sched_labs.schedulers", None),
+    "stats": ("sched_labs.core.stats", None),
+    "switch_rates": ("sched_labs.probes.status", "switch_rates"),
+    "switches": ("sched_labs.probes.status", None),
+    "watch": ("sched_labs.watching.program", "watch"),
 }
 
 __all__ = ["SchedLabError", "__version__", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:
-    try:
+    if name in _WHERE:
         module, attribute = _WHERE[name]
-    except KeyError:
-        raise AttributeError(f"module 'sched_labs' has no attribute {name!r}") from None
-    room = importlib.import_module(module)
-    value = getattr(room, attribute) if attribute else room
+        room = importlib.import_module(module)
+        value = getattr(room, attribute) if attribute else room
+    else:
+        from .core import registry
+
+        try:
+            value = registry.module(name)
+        except KeyError:
+            raise AttributeError(f"module 'sched_labs' has no attribute {name!r}") from None
     globals()[name] = value
     return value
 
 
+def home_of(name: str) -> str:
+    """The module that a dotted name of the library stands for: "sched_labs.quota" -> the experiment's."""
+    package, _, rest = name.partition(".")
+    first, _, further = rest.partition(".")
+    if package != "sched_labs" or not first:
+        return name
+    if first in _WHERE:
+        return ".".join(part for part in (_WHERE[first][0], further) if part)
+    from .core import registry
+
+    found = {one.folder.name: f"{one.package}.experiment" for one in registry.entries()}
+    return found.get(first, name)
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    from .core import registry
+
+    return sorted({*__all__, *(folder.name for folder in registry.folders())})

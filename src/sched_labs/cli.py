@@ -5,20 +5,47 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
+from threading import current_thread, main_thread
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from .errors import ParameterError, SchedLabError
-from .store import write_text
-from .version import __version__
+from .core import jsontext, registry
+from .core.errors import ParameterError, ResultError, SchedLabError
+from .core.store import write_text
+from .core.version import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; 0 when it did what was asked, 2 with a message when not, 130 after Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a locale without µ, a file name that is no text
+            stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
+    with _ended_in_order():
+        return _do(options)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """`kill`, `timeout` and a closed terminal end a command as Ctrl-C does: what was measured is kept."""
+    mine = (signal.SIGTERM, signal.SIGHUP) if current_thread() is main_thread() else ()
+    changed = [one for one in mine if signal.getsignal(one) == signal.SIG_DFL]  # nohup has them ignored
+    for one in changed:
+        signal.signal(one, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for one in changed:
+            signal.signal(one, signal.SIG_DFL)
+
+
+def _do(options: argparse.Namespace) -> int:
     try:
         status = int(options.handler(options) or 0)
         sys.stdout.flush()
@@ -30,8 +57,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("sched-labs: stopped.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has seen enough: `sched-labs doctor | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end of Python
+        _close_output()
         return 0
+    except OSError as error:  # such as a full disk behind our output
+        print(f"sched-labs: {error.filename or 'the system'}: {error.strerror or error}", file=sys.stderr)
+        _close_output()
+        return 2
+    except MemoryError:
+        print("sched-labs: there is not enough memory.", file=sys.stderr)
+        return 2
+
+
+def _close_output() -> None:
+    """What has not been written by now never is: Python tries once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,9 +87,15 @@ def _parser() -> argparse.ArgumentParser:
         "--forwarded", type=int, metavar="PORT", help="its host's port; makes the key if need be"
     )
 
+    from .authoring import cli as authoring
     from .kernels import cli as kernels
+    from .schedulers import cli as schedulers
+    from .watching import cli as watching
 
+    watching.add_parser(commands)
     kernels.add_parser(commands)
+    schedulers.add_parser(commands)
+    authoring.add_parser(commands)
     return parser
 
 
@@ -66,6 +111,8 @@ def _add(
 
 
 def _add_experiments(commands: Any) -> None:
+    from .kernels import cli as kernels
+
     doctor = _add(commands, "doctor", "what this machine is, and what it can measure", _doctor)
     doctor.add_argument("--json", action="store_true", help="everything, for other programs")
     doctor.add_argument("--long", action="store_true", help="every fact of the survey")
@@ -73,13 +120,13 @@ def _add_experiments(commands: Any) -> None:
 
     _add(commands, "list", "the experiments there are", _list)
 
-    run = _add(commands, "run", "run an experiment on this machine, or in another kernel", _run)
-    run.add_argument("experiment", help="such as warmup or context_switch.matrix")
+    run = _add(commands, "run", "run an experiment on this machine, or in other kernels", _run)
+    run.add_argument("experiment", metavar="KIND", help="such as warmup or context_switch.matrix")
     run.add_argument("--profile", choices=("tiny", "quick", "full"), help="how long and how fine (quick)")
-    run.add_argument("--kernel", help="run it in this kernel under QEMU, such as 6.1")
     run.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter, as JSON")
     run.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
     _plot(run)
+    kernels.add_options(run)
 
     show = _add(commands, "show", "a saved result", _show)
     show.add_argument("file", type=Path, metavar="FILE", help="what `run --json` wrote, or one that was kept")
@@ -106,11 +153,13 @@ def _add_labs(commands: Any) -> None:
     steps = lab.add_subparsers(required=True, metavar="WHAT")
     _add(steps, "list", "the labs there are", _lab_list)
     start = _add(steps, "start", "lay out its sheet and its starter", _lab_start)
+    hint = _add(steps, "hint", "show its next hint", _lab_hint)
     check = _add(steps, "check", "check your work on it, on this machine", _lab_check)
+    check.epilog = "Status 0: passed; 1: not yet; 2: not checked; 3: this machine cannot judge it now."
     reveal = _add(steps, "reveal", "show its solution", _lab_reveal)
-    for step in (start, check, reveal):
+    for step in (start, hint, check, reveal):
         step.add_argument("lab", help="its number or a part of its name")
-    check.add_argument("--seed", type=int, help="ask what an earlier check asked")
+    check.add_argument("--seed", type=int, help="draw what an earlier check drew")
 
     progress = _add(commands, "progress", "how far you have come with the labs", _progress)
     progress.add_argument("--export", type=Path, metavar="FILE", help="write it for a teacher, as CSV")
@@ -144,7 +193,10 @@ def _add_classroom(commands: Any) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> None:
-    from .doctor import doctor
+    from .core.lazy import postpone
+
+    postpone("pandas")  # the experiments' modules name it, and saying what they measure with needs none of it
+    from .reader.doctor import doctor
 
     found = doctor()
     if options.purpose:
@@ -156,11 +208,11 @@ def _doctor(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from . import experiments
-
-    for name in experiments.names():
-        about = (experiments.find(name).__doc__ or "").strip().partition("\n")[0]
-        print(f"{name:<24} {about}")
+    for entry in registry.entries():
+        needs = f" (needs: {', '.join(entry.needs)})" if entry.needs else ""
+        print(f"{entry.kind:<24} {entry.about}{needs}")
+    for line in registry.problems():
+        print(line, file=sys.stderr)
 
 
 def _url(options: argparse.Namespace) -> None:
@@ -181,7 +233,7 @@ def _lab_start(options: argparse.Namespace) -> None:
 
     lab = labs.find(options.lab)
     folder = labs.start(lab)
-    print((lab.folder / "sheet.md").read_text(encoding="utf-8"))
+    print(lab.sheet)
     print(f"Your files are in {folder}\nWhen you think it works: sched-labs lab check {lab.name}")
 
 
@@ -190,7 +242,16 @@ def _lab_check(options: argparse.Namespace) -> int:
 
     report = labs.check(labs.find(options.lab), seed=options.seed)
     print(report)
-    return 0 if report.passed else 1
+    return {True: 0, False: 1, None: 3}[report.passed]
+
+
+def _lab_hint(options: argparse.Namespace) -> None:
+    from . import labs
+
+    lab = labs.find(options.lab)
+    shown = labs.hints(lab)
+    for number, text in enumerate(shown, 1):
+        print(f"Hint {number} of {len(lab.hints)}\n{text}\n")
 
 
 def _lab_reveal(options: argparse.Namespace) -> None:
@@ -272,7 +333,7 @@ def _parameters(words: list[str]) -> dict[str, Any]:
         if not equals or not name:
             raise ParameterError(f"{word!r} sets nothing.", "Write --set name=value, such as --set trials=5.")
         try:
-            found[name] = json.loads(text)
+            found[name] = jsontext.parse(text)
         except ValueError:
             found[name] = text
     return found
@@ -281,7 +342,7 @@ def _parameters(words: list[str]) -> dict[str, Any]:
 def _check(parameters: dict[str, Any], kinds: dict[str, Any]) -> None:
     """Refuse what JSON gave another type than the experiment takes: it was typed by a person."""
     for name, value in parameters.items():
-        if name in ("profile", "kernel"):
+        if name in ("profile", "kernel", "timing"):
             raise ParameterError(f"{name} is no parameter of the experiment.", f"Write --{name} {value}.")
         if name in kinds and not _fits(value, kinds[name]):
             raise ParameterError(
@@ -301,33 +362,74 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from . import experiments
+    from .kernels import cli as kernels
 
-    experiment, parameters = experiments.find(options.experiment), _parameters(options.set)
+    parameters, guest = _parameters(options.set), kernels.guest(options)
+    if kernels.is_job(options.experiment):
+        if options.profile or options.plot:
+            raise ParameterError(
+                f"{options.experiment} is a job: it has no profile and no figure.",
+                "Leave --profile and --plot out.",
+            )
+        kernels.run_job(options.experiment, parameters, options.json, guest)
+        return 0
+    return _run_experiment(options, parameters, guest)
+
+
+def _run_experiment(options: argparse.Namespace, parameters: dict[str, Any], guest: Any) -> int:
+    """On this machine, or in one kernel after the other."""
+    from .kernels.experiment import run_experiment
+
+    experiment, stopped = registry.find(options.experiment), False
     _check(parameters, get_type_hints(experiment.function))
-    result = experiment(profile=options.profile, kernel=options.kernel, **parameters)
-    if options.json:
-        result.save(options.json)
-    _print(result, options.plot)
-    return 130 if any(note.text.startswith("Stopped early") for note in result.notes) else 0
+    if options.profile:
+        parameters["profile"] = options.profile
+    for kernel in guest.kernels or [None]:
+        if kernel is None:
+            result = experiment(**parameters)
+        else:
+            result = run_experiment(experiment.name, kernel, parameters, **guest.options)
+            result.save()
+        if options.json:
+            result.save(guest.place(options.json, kernel))
+        _print(result, options.plot and guest.place(options.plot, kernel))
+        stopped |= result.interrupted
+    return 130 if stopped else 0
 
 
 def _show(options: argparse.Namespace) -> None:
-    from .result import load
+    from .core.result import load
 
-    _print(load(options.file), options.plot)
+    with _of_a_file():
+        _print(load(options.file), options.plot)
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from .result import compare, load
+    from .core.result import load
+    from .draw.compare import compare
 
-    figure = compare(*(load(file) for file in options.files))
+    with _of_a_file():
+        figure = compare(*(load(file) for file in options.files))
     figure.save(options.output)
     print(figure.caption)
 
 
+@contextmanager
+def _of_a_file() -> Iterator[None]:
+    """A file may say of itself what it is and yet lack what its kind has: somebody has changed it."""
+    try:
+        yield
+    except SchedLabError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ResultError(
+            f"This result is not as its kind is: {type(error).__name__}: {error!s:.200}.",
+            "Measure again, or find another copy.",
+        ) from error
+
+
 def _clean(options: argparse.Namespace) -> None:
-    from .cleanup import clean
+    from .reader.cleanup import clean
 
     for sentence in clean(everything=options.all) or ["Nothing was left behind."]:
         print(sentence)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import SchedLabError
+from ..core.errors import SchedLabError
 from . import pages
 from .chapters import Checkout, chapters, checkout
 from .measure import PROFILES, Failure, measure
@@ -21,14 +21,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal = Terminal()
     try:
         book = checkout(options.root)
-        whole = options.command == "serve" or _build(book, options.profile, options.fresh, terminal)
+        whole = options.command == "serve" or _build(book, options, terminal)
         if options.command == "build":
             return 0 if whole else 1
         from ..server import serve
 
         serve.run(
-            book.html,
-            notebooks=book.root / "notebooks",
+            _place(book, options),
+            notebooks={part.short: part.source for part in chapters(book)},
             port=options.port,
             browser=options.browser,
             forwarded=options.forwarded,
@@ -41,22 +41,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _build(book: Checkout, profile: str, fresh: bool, terminal: Terminal) -> bool:
+def _build(book: Checkout, options: argparse.Namespace, terminal: Terminal) -> bool:
     """Measure the chapters and make the pages; whether every cell and every claim's check ran to its end."""
     parts = chapters(book)
     _introduce(terminal)
     failures = [
         failure
         for part in parts
-        if (failure := measure(book, part, profile, terminal, fresh=fresh)) is not None
+        if (failure := measure(book, part, options.profile, terminal, fresh=options.fresh)) is not None
     ]
-    broken = pages.build(book, parts, terminal)
+    broken = pages.build(book, parts, terminal, instructors=options.instructors)
     for failure in failures:
         _report(failure, terminal)
     for sentence in broken:
         terminal.say(f"\n{sentence}")
-    terminal.say(f"pages: {book.html / 'index.html'}")
+    terminal.say(f"pages: {_place(book, options) / 'index.html'}")
     return not failures and not broken
+
+
+def _place(book: Checkout, options: argparse.Namespace) -> Path:
+    return book.for_instructors if options.instructors else book.html
 
 
 def _introduce(terminal: Terminal) -> None:
@@ -99,6 +103,9 @@ def _parser() -> argparse.ArgumentParser:
         choices=PROFILES,
         default=os.environ.get("SCHED_LABS_PROFILE", "quick"),
         help="quick takes minutes, full gives narrow intervals, tiny only tries the machinery",
+    )
+    parser.add_argument(
+        "--instructors", action="store_true", help="the book with the notes and right answers of the labs"
     )
     parser.add_argument("--fresh", action="store_true", help="measure again even where nothing changed")
     parser.add_argument("--root", type=Path, help="the checkout (default: the one this was installed from)")

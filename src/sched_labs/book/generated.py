@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import platform
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,15 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 import yaml  # type: ignore[import-untyped]
 
-from ..errors import ResultError, SchedLabError
-from . import lab_pages
+from ..core.errors import ResultError, SchedLabError
+from ..core.words import size_text
+from . import cut, lab_pages, predictions
 from .chapters import Chapter, Checkout
 
 if TYPE_CHECKING:
-    from ..result import Result
+    from ..core.result import Result
 
 _MARKER = re.compile(r"<!-- sched-labs: ([a-z]+) -->")
-_WORDS_PER_MINUTE = 180  # technical prose; code counts as prose
+_WORDS_PER_MINUTE = cut.WORDS_PER_MINUTE  # code counts as prose
 LEDGER = "book/ledger.yml"
 
 
@@ -165,19 +167,11 @@ def _machine(made_from: Material) -> str:
     for key, label in _FACTS.items():
         value = facts[key]
         if key.endswith("_bytes") and value is not None:
-            value = _size(float(value))
+            value = size_text(float(value))
         if isinstance(value, bool):
             value = "yes" if value else "no"
         rows.append((label, "unknown" if value is None else value))
     return _table(("what", "here"), rows)
-
-
-def _size(size_bytes: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if size_bytes < 1024:
-            return f"{size_bytes:.4g} {unit}"
-        size_bytes /= 1024
-    return f"{size_bytes:.4g} GiB"
 
 
 _PACKAGES = ("numpy", "pandas", "matplotlib", "ipywidgets", "nbclient", "jupytext", "jupyter-book", "sphinx")
@@ -185,7 +179,7 @@ _PACKAGES = ("numpy", "pandas", "matplotlib", "ipywidgets", "nbclient", "jupytex
 
 def _versions(made_from: Material) -> str:
     """Versions of everything that the numbers and pages went through."""
-    from ..version import __version__
+    from ..core.version import __version__
 
     rows = [("sched-labs", __version__), ("Python", platform.python_version()), ("C compiler", _compiler())]
     for name in _PACKAGES:
@@ -212,13 +206,16 @@ def _verdicts(made_from: Material) -> str:
 
     A check that breaks is named at the end of the page, and costs only its own verdict.
     """
-    from ..claims import CLAIMS, BrokenCheck, Judgement
-    from ..experiments import find
-    from ..result import latest, recorded
+    from ..claims import BrokenCheck, Judgement, all_claims
+    from ..core.registry import entries, find
+    from ..core.result import latest, recorded
 
-    found, without, broken = [], [], []
-    for kind in dict.fromkeys(claim.kind for claim in CLAIMS):
-        claims = [claim for claim in CLAIMS if claim.kind == kind]
+    without, broken = [], []
+    homes = {one.kind: one.chapter for one in entries()}
+    by_chapter: dict[str, list[str]] = {}
+    outcomes: Counter[str] = Counter()
+    for kind in dict.fromkeys(claim.kind for claim in all_claims()):
+        claims = [claim for claim in all_claims() if claim.kind == kind]
         try:
             result, whose = latest(kind), "Measured here"
             if result is None or not _summarises(result):
@@ -229,22 +226,38 @@ def _verdicts(made_from: Material) -> str:
         if result is None:
             without += [(claim.text, claim.source, "Nobody has run its experiment.") for claim in claims]
             continue
-        does = (inspect.getdoc(find(kind)) or "").partition("\n\n")[0].replace("\n", " ")
-        told = f"<p><small>{whose}: {escape(result.provenance_line())}</small></p>"
-        lines = [f"### {kind}", f"<p>{escape(does)}</p>", told]
         verdicts, table = [], result.summary()
         for claim in claims:
             try:
                 verdicts.append((claim, claim.check(result, table)))
             except BrokenCheck as error:
                 broken.append((claim.text, claim.source, error.what))
-        found.append("\n\n".join([*lines, Judgement(verdicts)._repr_html_()]))
+        outcomes.update(verdict.outcome for _, verdict in verdicts)
+        does = (inspect.getdoc(find(kind)) or "").partition("\n\n")[0].replace("\n", " ")
+        told = f"<p><small>{kind}. {whose}: {escape(result.provenance_line())}</small></p>"
+        inside = f"{told}{Judgement(verdicts).rows()}"
+        summary = f"{escape(does)} <small>{len(verdicts)} judged</small>"
+        by_chapter.setdefault(homes.get(kind, kind), []).append(
+            f'<details class="sl-kind"><summary>{summary}</summary>{inside}</details>'
+        )
+    # A chapter's experiments lie in the folder of its name: 01-context-switch, context_switch.
+    titles = {part.short.lstrip("0123456789-").replace("-", "_"): _title(part) for part in made_from.parts}
+    counts = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.most_common())
+    found = [f'<p class="sl-claims-said"><strong>{sum(outcomes.values())} sentences: {counts}.</strong></p>']
+    for chapter, kinds in by_chapter.items():
+        found += [f"### {titles.get(chapter, chapter)}", *kinds]
     if broken:
         found += ["### Checks that broke", _table(("people say", "source", "what happened"), broken)]
         made_from.broken.extend(what for *_, what in broken)
     if without:
         found += ["### Not judged here", _table(("people say", "source", "why not"), without)]
     return "\n\n".join(found)
+
+
+def _title(part: Chapter) -> str:
+    text = part.source.read_text(encoding="utf-8") if part.source.is_file() else ""
+    found = re.search(r"^# (.+)$", text, re.MULTILINE)
+    return found[1] if found else part.short
 
 
 def _summarises(mine: Result) -> bool:
@@ -277,10 +290,10 @@ def ledger(book: Checkout) -> list[dict[str, str]]:
 
 def _ledger(made_from: Material) -> str:
     """The wrong and outdated statements that no experiment of this book judges, by topic."""
-    from .. import claims_kernels
-    from ..claims import CLAIMS
+    from ..claims import all_claims
+    from ..kernels import claims as claims_kernels
 
-    judged = {claim.id for claim in CLAIMS} | {claim.id for claim in claims_kernels.CLAIMS}
+    judged = {claim.id for claim in all_claims()} | {claim.id for claim in claims_kernels.CLAIMS}
     topics: dict[str, list[str]] = {}
     for entry in ledger(made_from.book):
         if entry["id"] not in judged:
@@ -323,6 +336,11 @@ def _notes(made_from: Material) -> str:
     )
 
 
+def _predictions(made_from: Material) -> str:
+    """All questions, for the reader's answers."""
+    return predictions.table(predictions.asked(made_from.book, made_from.parts))
+
+
 _WRITERS: dict[str, Callable[[Material], str]] = {
     "chapters": _chapters,
     "execution": _execution,
@@ -332,4 +350,5 @@ _WRITERS: dict[str, Callable[[Material], str]] = {
     "ledger": _ledger,
     "labs": _labs,
     "notes": _notes,
+    "predictions": _predictions,
 }

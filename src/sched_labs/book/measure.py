@@ -7,11 +7,13 @@ failing cell is named at once.
 
 from __future__ import annotations
 
-import hashlib
+import ast
 import os
 import platform
+import re
+import shutil
 import signal
-from collections.abc import Iterator
+import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,12 +21,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import SchedLabError
+import sched_labs
+
+from ..core import registry
+from ..core.closure import closure, named
+from ..core.errors import SchedLabError
+from ..run import kept
 from .chapters import Chapter, Checkout
 from .progress import VARIABLE, Follower, Terminal
 
 PROFILES = ("tiny", "quick", "full")
-_CELL_LIMIT_S = {"tiny": 180, "quick": 600, "full": 3600}
+_CELL_LIMIT_S = {"tiny": 900, "quick": 1200, "full": 3600}  # an experiment waits 600 s for another one
 _STOP_LIMIT_S = 15
 _KEY = "sched_labs"  # notebook metadata of ours
 
@@ -65,7 +72,14 @@ def measure(
             "Write the chapter or take it out of _toc.yml.",
         ) from None
     terminal.say(f"{chapter.name}: measuring (profile {profile})")
-    failure = _run(book, chapter, notebook, profile, terminal)
+    runs = book.build / "runs" / chapter.short
+    if fresh:
+        shutil.rmtree(runs, ignore_errors=True)
+    runs.mkdir(parents=True, exist_ok=True)
+    began = time.time() - 1  # a file system may round
+    failure = _run(book, chapter, notebook, profile, terminal, runs)
+    if not failure:
+        _drop_unused(runs, began)
     notebook.metadata[_KEY] = {
         "inputs": None if failure else inputs,
         "profile": profile,
@@ -79,31 +93,31 @@ def measure(
 
 
 def fingerprint(chapter: Chapter, profile: str) -> str:
-    """Return a digest of what a chapter's numbers come from: text, library, profile, machine."""
-    digest = hashlib.sha256()
-    for part in (profile, platform.python_version(), *_machine()):
-        digest.update(part.encode() + b"\0")
-    if chapter.source.is_file():
-        digest.update(chapter.source.read_bytes() + b"\0")
-    package = Path(__file__).parents[1]
-    for path in sorted(_library(package)):
-        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
+    """Return a digest of what a chapter's page comes from: text, machine, profile, and the code behind it.
+
+    That is every module that its cells import, and all that stands beside the experiments among them.
+    """
+    words = [profile, platform.python_version(), *kept.machine_marks()]
+    text = chapter.source.read_text(encoding="utf-8") if chapter.source.is_file() else ""
+    return kept.digest([*words, text], sorted(_ingredients(text)))
 
 
-def _machine() -> Iterator[str]:
-    """Yield what tells this machine from another one with the same checkout (a VM's synced folder)."""
-    yield from (platform.release(), platform.machine(), str(os.cpu_count()))
-    identity = Path("/etc/machine-id")
-    yield identity.read_text(encoding="ascii", errors="replace") if identity.is_file() else ""
-
-
-def _library(package: Path) -> Iterator[Path]:
-    # How pages are made and served does not change what was measured.
-    aside = {package / "book", package / "server"}
-    for path in package.rglob("*"):
-        if path.is_file() and "__pycache__" not in path.parts and not aside & set(path.parents):
-            yield path
+def _ingredients(text: str) -> set[Path]:
+    modules: set[str] = set()
+    for code in re.findall(
+        r"^```\{code-cell\}[^\n]*\n(?::[^\n]*\n)*(.*?)^```", text, re.MULTILINE | re.DOTALL
+    ):
+        with suppress(SyntaxError):  # running it will say so
+            modules |= {sched_labs.home_of(name) for name in named(ast.parse(code), "")}
+    found = closure(modules)
+    files = set(found.values())
+    for module in found:
+        if module.endswith(".experiment"):
+            for kind in registry.entries():
+                if kind.package == module.removesuffix(".experiment"):
+                    files |= {path for path in kind.folder.iterdir() if path.is_file()}
+                    files |= set(kept.sources(module, kind.workloads))
+    return files
 
 
 def _made_from(target: Path) -> str | None:
@@ -116,7 +130,16 @@ def _made_from(target: Path) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _run(book: Checkout, chapter: Chapter, notebook: Any, profile: str, terminal: Terminal) -> Failure | None:
+def _drop_unused(runs: Path, since: float) -> None:
+    """Take kept runs away that the chapter did not ask for."""
+    for path in runs.iterdir():
+        if path.stat().st_mtime < since:
+            path.unlink()
+
+
+def _run(
+    book: Checkout, chapter: Chapter, notebook: Any, profile: str, terminal: Terminal, runs: Path
+) -> Failure | None:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
@@ -144,6 +167,7 @@ def _run(book: Checkout, chapter: Chapter, notebook: Any, profile: str, terminal
         shutdown_kernel="graceful",
     )
     environment = {**os.environ, "SCHED_LABS_PROFILE": profile, VARIABLE: str(progress), "MPLBACKEND": "agg"}
+    environment[kept.VARIABLE] = str(runs)
     with Follower(terminal, progress, len(numbers)) as follower:
         try:
             _execute(client, environment)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dis
 from collections.abc import Sequence
+from types import CodeType
 
-_GIVEN = {*dir(builtins), "display", "get_ipython"}  # by Python, and by a notebook
+_GIVEN = {*dir(builtins), "__annotations__", "display", "get_ipython"}  # by Python, and by a notebook
 
 
 def needed(cells: Sequence[str], chosen: Sequence[int], ran: Sequence[int]) -> list[int]:
@@ -37,66 +39,27 @@ def needed(cells: Sequence[str], chosen: Sequence[int], ran: Sequence[int]) -> l
 
 def _look(code: str) -> tuple[set[str], set[str]]:
     """The names that a cell uses before it gives them a value, and those that it gives one."""
-    reader = _Names()
     try:
-        reader.visit(ast.parse(code))
-    except SyntaxError:  # the kernel will say so
+        compiled = compile(code, "a cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except (SyntaxError, ValueError):  # the kernel will say so
         return set(), set()
-    return reader.uses - _GIVEN, reader.binds
+    assert isinstance(compiled, CodeType)
+    uses, binds = _names(compiled)
+    return uses - _GIVEN, binds
 
 
-class _Names(ast.NodeVisitor):
-    """Walks a cell as Python runs it.  What a function uses counts as used where the function is made."""
+def _names(code: CodeType) -> tuple[set[str], set[str]]:
+    """The same of compiled code, as Python would look names up.
 
-    def __init__(self) -> None:
-        self.uses: set[str] = set()
-        self.binds: set[str] = set()
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load):
-            self.uses |= {node.id} - self.binds
-        else:
-            self.binds.add(node.id)
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        for part in (node.value, *node.targets):  # the value comes first
-            self.visit(part)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        if isinstance(node.target, ast.Name):
-            self.uses |= {node.target.id} - self.binds
-        self.generic_visit(node)
-
-    def visit_For(self, node: ast.For) -> None:
-        for part in (node.iter, node.target, *node.body, *node.orelse):
-            self.visit(part)
-
-    def visit_alias(self, node: ast.alias) -> None:
-        self.binds.add(node.asname or node.name.partition(".")[0])
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        for part in (*node.decorator_list, *node.args.defaults):
-            self.visit(part)
-        self.binds.add(node.name)
-        self._inner(node.args, node.body)
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        self._inner(node.args, [node.body])
-
-    def _inner(self, arguments: ast.arguments, body: Sequence[ast.AST]) -> None:
-        inside = _Names()
-        inside.binds = {given.arg for given in ast.walk(arguments) if isinstance(given, ast.arg)}
-        for part in body:
-            inside.visit(part)
-        self.uses |= inside.uses - self.binds
-
-    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        inside = _Names()
-        for part in node.generators:
-            for piece in (part.iter, part.target, *part.ifs):
-                inside.visit(piece)
-        for piece in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
-            inside.visit(piece)
-        self.uses |= inside.uses - self.binds
-
-    visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = _comprehension
+    What a function or a class inside uses counts as used where it is made.
+    """
+    uses: set[str] = set()
+    binds: set[str] = set()
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+            uses |= {step.argval} - binds
+        elif step.opname == "STORE_NAME":
+            binds.add(step.argval)
+        elif isinstance(step.argval, CodeType):
+            uses |= _names(step.argval)[0] - binds
+    return uses, binds

@@ -10,9 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..errors import SchedLabError
-from . import lab_pages
-from .chapters import Chapter, Checkout
+import yaml  # type: ignore[import-untyped]
+
+from .. import explorables
+from ..core.errors import SchedLabError
+from ..reader import predictions
+from . import cut, glossary, lab_pages, layers
+from .chapters import Chapter, Checkout, contents, relink
 from .generated import Material, fill
 from .progress import Terminal
 
@@ -21,8 +25,12 @@ _WIDGET = "application/vnd.jupyter.widget-view+json"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> list[str]:
+def build(
+    book: Checkout, parts: list[Chapter], terminal: Terminal, *, instructors: bool = False
+) -> list[str]:
     """Build `_build/html` from the texts and the chapters in `_build/measured`, unless it is made from these.
+
+    For instructors it is `_build/instructors`, and has their pages, with the right answers, besides.
 
     Sentences about what broke while the texts were written; the pages say it too, and are there all the same.
 
@@ -31,9 +39,10 @@ def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> list[str]
     Any warning of Sphinx (a link to nowhere, TeX that nobody understands) is an error.
     """
     staged = book.build / "source"
-    broken = _stage(book, parts, staged)
+    place = book.for_instructors if instructors else book.html
+    broken = _stage(book, parts, staged, instructors)
     inputs = _digest(staged)
-    stamp = book.html / _STAMP
+    stamp = place / _STAMP
     if stamp.is_file() and stamp.read_text(encoding="ascii") == inputs:
         terminal.say("pages: nothing changed")
         return broken
@@ -60,7 +69,7 @@ def build(book: Checkout, parts: list[Chapter], terminal: Terminal) -> list[str]
             f"Everything that Sphinx said is in {log}.",
         )
     (work / "_build" / "html" / _STAMP).write_text(inputs, encoding="ascii")
-    _put_in_place(work / "_build" / "html", book.html)
+    _put_in_place(work / "_build" / "html", place)
     shutil.rmtree(work)
     return broken
 
@@ -78,38 +87,73 @@ def _put_in_place(new: Path, place: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _stage(book: Checkout, parts: list[Chapter], staged: Path) -> list[str]:
+def _stage(book: Checkout, parts: list[Chapter], staged: Path, instructors: bool) -> list[str]:
     """Lay out what Sphinx reads: the texts as they are, each chapter as it ran here; what broke meanwhile."""
-    import nbformat
-
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir(parents=True)
-    for name in ("_config.yml", "_toc.yml"):
-        shutil.copy(book.root / name, staged / name)
+    shutil.copy(book.root / "_config.yml", staged / "_config.yml")
+    listed = contents(book)
+    if instructors:
+        listed["parts"].append(lab_pages.for_instructors(book, parts))
     shutil.copytree(book.root / "book", staged / "book", ignore=shutil.ignore_patterns("__pycache__"))
+    explorables.write_page_script(staged / "book" / "_static")
+    words = book.root / "book" / "glossary.md"
+    told = glossary.script(words.read_text(encoding="utf-8") if words.is_file() else "")
+    (staged / "book" / "_static" / glossary.SCRIPT).write_text(told, encoding="utf-8")
+    shutil.copy(predictions.STYLE, staged / "book" / "_static" / "sched-labs-guess.css")
     made_from = Material(book, parts)
     for text in (staged / "book").glob("*.md"):
         filled = fill(text.read_text(encoding="utf-8"), made_from)
         text.write_text(relink(filled, parts), encoding="utf-8")
-    lab_pages.stage(book, parts, staged)
+    lab_pages.stage(book, parts, staged, instructors=instructors)
+    made = [page for chapter in parts for page in _stage_chapter(book, chapter, parts, staged)]
+    _nest(listed, made)
+    (staged / "_toc.yml").write_text(yaml.safe_dump(listed, sort_keys=False), encoding="utf-8")
     for chapter in parts:
-        notebook = nbformat.read(book.measured / f"{chapter.name}.ipynb", as_version=4)
-        still(notebook)
-        for cell in notebook.cells:
-            if cell.cell_type == "markdown":
-                cell.source = relink(cell.source, parts)
-        target = staged / f"{chapter.name}.ipynb"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook, target)
+        if instructors and chapter.notes:
+            notes = staged / "instructors" / f"{chapter.short}.md"
+            notes.parent.mkdir(exist_ok=True)
+            notes.write_text(relink(chapter.notes.read_text(encoding="utf-8"), parts), encoding="utf-8")
+    for text in staged.rglob("*.md"):
+        text.write_text(cut.lead(text.read_text(encoding="utf-8"), made), encoding="utf-8")
     return made_from.broken
 
 
-def relink(text: str, parts: list[Chapter]) -> str:
-    """Turn links to a chapter's source (`01-a.md`) into links to the notebook that ran (`01-a.ipynb`)."""
-    for chapter in parts:
-        name = re.escape(chapter.source.stem)
-        text = re.sub(rf"(\]\((?:[^)\s]*/)?{name})\.md(?=[)#])", r"\1.ipynb", text)
-    return text
+def _stage_chapter(book: Checkout, chapter: Chapter, parts: list[Chapter], staged: Path) -> list[cut.Page]:
+    """Lay out the pages of a chapter as it ran here."""
+    import nbformat
+
+    notebook = nbformat.read(book.measured / f"{chapter.name}.ipynb", as_version=4)
+    still(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = relink(cell.source, parts)
+    made = cut.pages(chapter, notebook)
+    for page in made:
+        for cell in page.cells:
+            layers.fold(cell)
+            if page is not made[0] and cell.cell_type == "markdown":
+                cell.source = cut.deeper(cell.source)
+    for page in made:
+        last = [cut.contents(made)] if page is made[0] and len(made) > 1 else []
+        last.append(cut.chapter_code(notebook, page))
+        added = [nbformat.v4.new_markdown_cell(text) for text in last]
+        target = staged / f"{page.name}.ipynb"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        whole = nbformat.v4.new_notebook(cells=[*page.cells, *added], metadata=notebook.metadata)
+        for number, cell in enumerate(whole.cells):
+            cell.id = f"cell-{number}"  # the same each time, so that nothing is built again without need
+        nbformat.write(whole, target)
+    return made
+
+
+def _nest(listed: dict[str, Any], made: list[cut.Page]) -> None:
+    """Put the pages of a chapter under it in the table of contents."""
+    for part in listed["parts"]:
+        for entry in part.get("chapters", []):
+            below = [{"file": page.name} for page in made if page.name.startswith(f"{entry['file']}/")]
+            if below:
+                entry["sections"] = below
 
 
 def still(notebook: Any) -> None:

@@ -6,21 +6,24 @@ numbers of this run.  The sentences are the literature's, not ours: many are wro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
 import pandas as pd
 
-from ..errors import ParameterError, SchedLabError
-from ..result import Result
+from ..core.errors import ParameterError, SchedLabError
+from ..core.result import Result
+from ..core.words import size_text as size  # noqa: F401  the words of the claims, short
+from ..core.words import time_text as ns  # noqa: F401
+from .sources import linked
 
 HOLDS, FAILS, UNKNOWN = "holds here", "does not hold here", "cannot tell here"
 _CLASS = {HOLDS: "holds", FAILS: "fails", UNKNOWN: "unknown"}
 _THERE = {HOLDS: "holds", FAILS: "does not hold", UNKNOWN: "cannot be told"}
 
 # Sources that more than one chapter judges.
-WEB_COURSE = "a web course on context switches (000), no reference given"
+WEB_COURSE = "a web course on context switches"
 ONE_VM = "what one cloud virtual machine showed (its table has 'several times')"
 
 
@@ -86,19 +89,6 @@ class Claim:
         return verdict
 
 
-def ns(value: float) -> str:
-    """1234 -> "1.23 µs"."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(value) >= 0.9995 * size:  # 999.6 µs is "1 ms", not "1e+03 µs"
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.0f} ns"
-
-
-def size(value: float) -> str:
-    """262144 -> "256 KiB"."""
-    return f"{value / 1048576:.3g} MiB" if value >= 1048576 else f"{value / 1024:.3g} KiB"
-
-
 def yes(true: bool, reason: str) -> Verdict:
     """Holds, or does not."""
     return Verdict(HOLDS if true else FAILS, reason)
@@ -126,14 +116,39 @@ class Judgement:
     def __repr__(self) -> str:
         return "\n".join(f"{v.outcome:>19}  {c.text}  {v.reason}" for c, v in self)
 
+    def rows(self) -> str:
+        """All of them as an HTML table, the most surprising first."""
+        return _rows(sorted(self, key=lambda judged: _SURPRISE.index(judged[1].outcome)))
+
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><td>{escape(c.text)}<span class="source">{escape(c.source)}</span></td>'
-            f'<td><span class="verdict {_CLASS[v.outcome]}">{v.outcome}</span></td>'
-            f"<td>{escape(v.reason)}</td></tr>"
-            for c, v in self
+        ranked = sorted(self, key=lambda judged: _SURPRISE.index(judged[1].outcome))
+        first, rest = ranked[:_OPEN], ranked[_OPEN:]
+        if not rest:
+            return _rows(first)
+        counts = ", ".join(
+            f"{sum(v.outcome == outcome for _, v in rest)} {outcome}"
+            for outcome in _SURPRISE
+            if any(v.outcome == outcome for _, v in rest)
         )
         return (
-            '<table class="sl-claims"><thead><tr><th scope="col">People say</th><th scope="col">This run</th>'
-            f'<th scope="col">Because</th></tr></thead><tbody>{rows}</tbody></table>'
+            f'{_rows(first)}<details class="sl-more"><summary>{len(rest)} more: {counts}</summary>'
+            f"{_rows(rest)}</details>"
         )
+
+
+# That a sentence which people repeat does not hold is news; that it holds is less, that one cannot tell none.
+_SURPRISE = (FAILS, HOLDS, UNKNOWN)
+_OPEN = 2  # verdicts that are shown before the others are asked for
+
+
+def _rows(verdicts: Sequence[tuple[Claim, Verdict]]) -> str:
+    rows = "".join(
+        f'<tr><td>{escape(c.text)}<span class="source">{linked(c.source)}</span></td>'
+        f'<td><span class="verdict {_CLASS[v.outcome]}">{v.outcome}</span></td>'
+        f"<td>{escape(v.reason)}</td></tr>"
+        for c, v in verdicts
+    )
+    return (
+        '<table class="sl-claims"><thead><tr><th scope="col">People say</th><th scope="col">This run</th>'
+        f'<th scope="col">Because</th></tr></thead><tbody>{rows}</tbody></table>'
+    )

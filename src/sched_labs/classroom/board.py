@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from .. import claims
-from ..errors import ParameterError, SchedLabError
-from ..figures import axes, style
-from ..figures.base import Figure, canvas, each
+from ..core.errors import ParameterError, SchedLabError
+from ..draw import axes, style
+from ..draw.base import Figure, canvas, each
 from . import card
 
 MOST_CARDS = 500
@@ -32,8 +33,7 @@ def read(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
             refused[path.name] = f"the board has room for {MOST_CARDS}."
             continue
         try:
-            with path.open("rb") as file:
-                found = card.parse(file.read(card.LARGEST_BYTES + 1))
+            found = card.parse(_content(path))
         except OSError as error:
             refused[path.name] = f"it cannot be read: {error.strerror}."
             continue
@@ -47,6 +47,12 @@ def read(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         seen[text] = path.name
         cards[path.name] = found
     return cards, refused
+
+
+def _content(path: Path) -> bytes:
+    # A pipe in the folder is not waited for.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        return file.read(card.LARGEST_BYTES + 1) or b""
 
 
 def counted(cards: dict[str, dict[str, Any]]) -> str:
@@ -100,7 +106,8 @@ def strips(cards: dict[str, dict[str, Any]], mine: str | None = None) -> Figure:
         for number, values in table.groupby("number", sort=False).value_ns
     ]
     caption = f"{counted(cards)}. " + "; ".join(spread) + "."
-    return Figure(drawing, "class.board", caption, caption, f"{len(cards)} cards", table)
+    about = f"{len(cards)} cards"
+    return Figure(drawing, "class.board", alt=caption, caption=caption, provenance=about, data=table)
 
 
 def verdicts(cards: dict[str, dict[str, Any]]) -> pd.DataFrame:
@@ -109,7 +116,7 @@ def verdicts(cards: dict[str, dict[str, Any]]) -> pd.DataFrame:
     in_common: facts that all machines on which it fails share, and none of those on which it holds.
     """
     rows = []
-    for claim in claims.CLAIMS:
+    for claim in claims.all_claims():
         by_outcome: dict[str, list[dict[str, Any]]] = {claims.HOLDS: [], claims.FAILS: [], claims.UNKNOWN: []}
         for one in cards.values():
             for entry in one["results"]:

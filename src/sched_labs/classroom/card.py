@@ -10,16 +10,18 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pandas as pd
 
-from .. import claims, machine, result
-from ..errors import ResultError, SchedLabError
+from .. import claims, machine
+from ..core import jsontext, result
+from ..core.errors import ResultError, SchedLabError
 
 FORMAT, VERSION = "sched-labs card", 1
 LARGEST_BYTES = 64 * 1024
-MOST_RESULTS = 100
+MOST_FLAGS = 1000
 # Of a machine: enough to say what machines have in common.
 MACHINE = (
     "arch", "kernel", "scheduler", "preemption", "hz", "cpu_model", "cpus", "hypervisor", "clocksource",
@@ -50,6 +52,7 @@ def _sleeper(table: pd.DataFrame) -> dict[str, float]:
     return {"sleeper among hogs, p99": float(table.p99_ns.iloc[0])}
 
 
+_OUTCOMES = {claims.HOLDS, claims.FAILS, claims.UNKNOWN}
 # What the room compares: kind of result -> numbers in ns, by a name for the plot.
 HEADLINES: dict[str, Callable[[pd.DataFrame], dict[str, float]]] = {
     "context_switch.matrix": _matrix,
@@ -59,12 +62,12 @@ HEADLINES: dict[str, Callable[[pd.DataFrame], dict[str, float]]] = {
 }
 # The names that these give: what somebody else sends draws no strips of its own.
 NUMBERS = {
-    "pipe switch, same cpu",
-    "pipe switch, other cpu",
-    "largest warm-up",
-    "run-queue latency, p99",
-    "sleeper among hogs, p99",
+    "context_switch.matrix": {"pipe switch, same cpu", "pipe switch, other cpu"},
+    "warmup.sweep": {"largest warm-up"},
+    "runqlat.histogram": {"run-queue latency, p99"},
+    "sleeper.among_hogs": {"sleeper among hogs, p99"},
 }
+LARGEST_NS, SMALLEST_NS = 1e12, 1e-3  # of a number on a card: a quarter of an hour, a thousandth of a ns
 
 
 def numbers(run: result.Result) -> dict[str, float]:
@@ -72,14 +75,14 @@ def numbers(run: result.Result) -> dict[str, float]:
     if run.kind not in HEADLINES:
         return {}
     found = HEADLINES[run.kind](run.summary())
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    rounded = {name: round(value, 3) for name, value in found.items() if math.isfinite(value)}
+    return {name: value for name, value in rounded.items() if abs(value) < LARGEST_NS}
 
 
 def make() -> dict[str, Any]:
     """The card of this machine.  Raises ResultError where nothing was measured yet."""
-    kinds = {claim.kind for claim in claims.CLAIMS} | set(HEADLINES)
     results = []
-    for kind in sorted(kinds):
+    for kind in sorted(known_claims()):
         newest = result.latest(kind)
         if newest is None or newest.timing != "native":
             continue
@@ -88,7 +91,7 @@ def make() -> dict[str, Any]:
                 "kind": kind,
                 "recorded_at": newest.recorded_at,
                 "profile": str(newest.parameters.get("profile", "")),
-                "flags": len(newest.flags),
+                "flags": min(len(newest.flags), MOST_FLAGS),
                 "numbers_ns": numbers(newest),
                 "claims": {claim.id: verdict.outcome for claim, verdict in claims.judge(newest)},
             }
@@ -120,13 +123,14 @@ def name(card: dict[str, Any]) -> str:
 def parse(data: bytes) -> dict[str, Any]:
     """A card from what somebody sent.  Raises SchedLabError, saying what is wrong with it.
 
-    It comes from elsewhere, so everything in it is checked: types, ranges, lengths.
+    It comes from elsewhere, so everything in it is checked: types, ranges, lengths.  What comes back is made
+    of what a card has and of nothing else that stood there, and says of each kind of result one thing.
     """
     if len(data) > LARGEST_BYTES:
         raise SchedLabError(f"This is larger than a card may be ({LARGEST_BYTES // 1024} KiB).")
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        found = jsontext.parse(data)
+    except ValueError as error:
         raise SchedLabError(f"This is not JSON: {str(error)[:100]}.") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise SchedLabError("This is no card of sched-labs.", "Make one with: sched-labs share")
@@ -143,38 +147,77 @@ def parse(data: bytes) -> dict[str, Any]:
     _require(
         all(_plain(value) for value in facts.values()), "a fact of its machine is no short text or number"
     )
-    _require(isinstance(results, list) and 1 <= len(results) <= MOST_RESULTS, "it has no list of results")
-    known = {claim.id for claim in claims.CLAIMS}
-    outcomes = {claims.HOLDS, claims.FAILS, claims.UNKNOWN}
-    for entry in results:
-        _require(isinstance(entry, dict), "a result in it is no object")
-        numbers, verdicts = entry.get("numbers_ns"), entry.get("claims")
-        _require(
-            _plain(entry.get("kind")) and isinstance(entry.get("kind"), str), "a result in it has no kind"
-        )
-        _require(
-            isinstance(numbers, dict)
-            and set(numbers) <= NUMBERS
-            and all(
-                isinstance(v, int | float) and not isinstance(v, bool) and 0 <= abs(v) < 1e15
-                for v in numbers.values()
-            ),
-            "a number in it is none of this book's",
-        )
-        _require(
-            isinstance(verdicts, dict)
-            and set(verdicts) <= known
-            and all(isinstance(v, str) and v in outcomes for v in verdicts.values()),
-            "a verdict in it is none of this book's",
-        )
+    known = known_claims()
+    _require(isinstance(results, list) and 1 <= len(results) <= len(known), "it has no list of results")
+    entries = [_entry(entry, known) for entry in results]
+    _require(len({entry["kind"] for entry in entries}) == len(entries), "it has two results of one kind")
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "machine": {key: facts.get(key) for key in MACHINE},
+        "results": entries,
+    }
+
+
+@cache
+def known_claims() -> dict[str, set[str]]:
+    """The kinds of results that a card can tell of, and the ids of the claims on each."""
+    found: dict[str, set[str]] = {kind: set() for kind in HEADLINES}
+    for claim in claims.all_claims():
+        found.setdefault(claim.kind, set()).add(claim.id)
     return found
+
+
+def _entry(entry: Any, known: dict[str, set[str]]) -> dict[str, Any]:
+    """One of a card's results, made anew of what is known of it."""
+    _require(isinstance(entry, dict), "a result in it is no object")
+    kind, numbers, verdicts = entry.get("kind"), entry.get("numbers_ns"), entry.get("claims")
+    _require(isinstance(kind, str) and kind in known, "a result in it has no kind of this book")
+    _require(
+        isinstance(numbers, dict)
+        and set(numbers) <= NUMBERS.get(kind, set())
+        and all(_is_number(value) for value in numbers.values()),
+        "a number in it is none of this book's",
+    )
+    _require(
+        isinstance(verdicts, dict)
+        and set(verdicts) <= known[kind]
+        and all(isinstance(v, str) and v in _OUTCOMES for v in verdicts.values()),
+        "a verdict in it is none of this book's",
+    )
+    when, profile, flags = entry.get("recorded_at", ""), entry.get("profile", ""), entry.get("flags", 0)
+    _require(
+        _is_word(when, 40)
+        and _is_word(profile, 40)
+        and (when + profile).isascii()
+        and type(flags) is int
+        and 0 <= flags <= MOST_FLAGS,
+        "it does not say as a card does when and how it was measured",
+    )
+    return {
+        "kind": kind,
+        "recorded_at": when,
+        "profile": profile,
+        "flags": flags,
+        "numbers_ns": dict(numbers),
+        "claims": dict(verdicts),
+    }
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and (value == 0 or SMALLEST_NS <= abs(value) < LARGEST_NS)
+
+
+def _is_word(value: Any, longest: int) -> bool:
+    return isinstance(value, str) and len(value) <= longest and value.isprintable()
 
 
 def _plain(value: Any) -> bool:
     return (
         value is None
-        or isinstance(value, bool | int | float)
-        or (isinstance(value, str) and len(value) <= 120 and value.isprintable())
+        or isinstance(value, bool)
+        or (isinstance(value, int | float) and abs(value) < 1e15)
+        or _is_word(value, 120)
     )
 
 

@@ -2,30 +2,43 @@
 
 It has no Jupyter interface and serves nothing: it takes a card by POST, checks it, and writes it to a folder.
 Students name the code that is on the screen; ten wrong codes a second are answered, more have to wait.
+A connection has a few seconds in all, and of very many the oldest ends first: who says nothing, or says it
+slowly, keeps no place from those who send a card.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
+import re
 import secrets
+import socket
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from ..errors import ResultError, SchedLabError
-from ..store import write_text
+from ..core.errors import ResultError, SchedLabError
+from ..core.store import write_text
 from . import card
 from .board import MOST_CARDS
 
 PATH = "/card"
-WAIT_S = 10.0  # for a client that is slow to send
+WAIT_S = 10.0  # for a client, from its first word to its last
+MOST_AT_ONCE = 256  # connections
 DOUBT_S = 0.1  # for a wrong code, one after the other: who tries all codes is at it for a day
+_UNREAD_BYTES = 1 << 20  # of a card that is too large: read all the same, so that its sender hears why
+_ANSWER_BYTES = 1000
+_NAME = re.compile(r"card-[0-9a-f]{16}\.json")
+
+
+class RepeatedError(SchedLabError):
+    """A card that is here already."""
 
 
 class Collector(ThreadingHTTPServer):
@@ -49,14 +62,17 @@ class Collector(ThreadingHTTPServer):
             raise SchedLabError(
                 f"The folder {folder} cannot be made: {error.strerror}.", "Name another one."
             ) from error
+        card.known_claims()  # looked up now: it takes a moment, which no student's connection has
         self.folder, self.code = folder, code or f"{secrets.randbelow(1_000_000):06d}"
         self.arrived = arrived
-        self.keeping, self.doubting = threading.Lock(), threading.Lock()
+        self.keeping, self.doubting, self.counting = threading.Lock(), threading.Lock(), threading.Lock()
+        self.connected: dict[socket.socket, float] = {}  # since when, the oldest first
         try:
             super().__init__((address, port), _Handler)
-        except OSError as error:
+        except (OSError, OverflowError, UnicodeError, TypeError) as error:  # of which Python has all four
             raise SchedLabError(
-                f"Nothing can listen on {address}:{port}: {error.strerror}.", "Choose another --port."
+                f"Nothing can listen on {address}:{port}: {getattr(error, 'strerror', None) or error}.",
+                "Choose another --port.",
             ) from error
 
     def keep(self, data: bytes) -> str:
@@ -65,13 +81,44 @@ class Collector(ThreadingHTTPServer):
         path = self.folder / card.name(found)
         with self.keeping:
             if path.exists():
-                raise SchedLabError("This card is here already.")
+                raise RepeatedError("This card is here already.")
             before = sum(1 for _ in self.folder.glob("*.json"))
             if before >= MOST_CARDS:
                 raise SchedLabError(f"The board is full: it has room for {MOST_CARDS} cards.")
             write_text(path, card.text(found))
             self.arrived(before + 1)
         return path.name
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer it in a thread; the oldest connection makes room for it if need be."""
+        with self.counting:
+            if len(self.connected) >= MOST_AT_ONCE:
+                self._end(next(iter(self.connected)))
+            self.connected[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self.counting:
+            self.connected.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End, twice a second, the connections that have had their time."""
+        with self.counting:
+            while self.connected and time.monotonic() - next(iter(self.connected.values())) > WAIT_S:
+                self._end(next(iter(self.connected)))
+
+    def _end(self, request: socket.socket) -> None:
+        # Its thread, which reads from it, comes to an end by itself.
+        del self.connected[request]
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is gone is none; and nobody's address is written down."""
+        error = sys.exception() if sys.version_info >= (3, 12) else sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            print(f"\nA card could not be taken: {error!r:.200}", file=sys.stderr)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -80,28 +127,30 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "sched-labs", ""
 
     def do_POST(self) -> None:
+        # What is announced is read first: a connection that closes over unread bytes loses its answer.
+        announced = self.headers.get("Content-Length", "")
+        length = int(announced) if re.fullmatch("[0-9]{1,9}", announced) else None
+        data = self.rfile.read(min(length or 0, _UNREAD_BYTES))
         if self.path != PATH:
             return self._say(404, "Cards go to /card.")
         if not hmac.compare_digest(self.headers.get("X-Code", "").encode(), self.server.code.encode()):
             with self.server.doubting:
                 time.sleep(DOUBT_S)
             return self._say(403, "That is not the code on the screen.")
-        length = self.headers.get("Content-Length", "")
-        if not length.isdigit():
+        if length is None:
             return self._say(411, "Say how long the card is.")
-        if int(length) > card.LARGEST_BYTES:
+        if length > card.LARGEST_BYTES:
             return self._say(413, f"A card has at most {card.LARGEST_BYTES // 1024} KiB.")
         try:
-            name = self.server.keep(self.rfile.read(int(length)))
-        except (
-            ResultError
-        ) as error:  # a full disk: of the instructor's computer, whose paths are nobody's business
+            name = self.server.keep(data)
+        except RepeatedError as error:
+            return self._say(409, str(error))
+        except ResultError as error:
+            # A full disk: of the instructor's computer, whose paths are nobody's business.
             print(f"\n{error}", file=sys.stderr)
             return self._say(500, "The collector cannot write it down; tell the instructor.")
         except SchedLabError as error:
-            return self._say(409 if "already" in error.what else 400, str(error))
-        except OSError:
-            return self._say(408, "The card did not arrive.")
+            return self._say(400, str(error))
         self._say(201, name)
 
     def _say(self, status: int, text: str) -> None:
@@ -119,20 +168,40 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def send(one: dict[str, Any], to: str, code: str) -> str:
-    """Send a card to a collector; what it is called there.  Raises SchedLabError when it is refused."""
-    if not to.startswith(("http://", "https://")):
-        to = f"http://{to}"
-    request = urllib.request.Request(
-        to.rstrip("/") + PATH, card.text(one).encode(), {"X-Code": code, "Content-Type": "application/json"}
-    )
+    """Send a card to a collector; what it is called there.  Raises SchedLabError when it is refused.
+
+    It goes to that address itself: through no proxy, which would learn the code, and nowhere else from there.
+    """
     try:
-        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
-            return str(answer.read().decode())
-    except urllib.error.HTTPError as error:
+        status, said = _posted(card.text(one).encode(), to if "://" in to else f"http://{to}", code)
+    except (OSError, ValueError, HTTPException) as error:
         raise SchedLabError(
-            f"The collector refused it: {error.read().decode(errors='replace')[:300]}"
+            f"The collector at {to} cannot be reached: {_shown(str(error) or type(error).__name__)}.",
+            "Is it the address on the screen?",
         ) from error
-    except (OSError, ValueError) as error:
-        raise SchedLabError(
-            f"The collector at {to} cannot be reached: {error}.", "Is it the address on the screen?"
-        ) from error
+    if status == 201 and _NAME.fullmatch(said):
+        return said
+    if status == 201:
+        said = f"This is no collector: {to} says {_shown(said)}"
+        raise SchedLabError(said, "Is it the address on the screen?")
+    raise SchedLabError(f"The collector refused it: {_shown(said)}")
+
+
+def _shown(said: str) -> str:
+    """What a stranger said, as far as it moves no terminal's cursor."""
+    return "".join(sign if sign.isprintable() else " " for sign in said[:300])
+
+
+def _posted(data: bytes, to: str, code: str) -> tuple[int, str]:
+    where = urlsplit(to)
+    kinds = {"http": HTTPConnection, "https": HTTPSConnection}
+    if where.scheme not in kinds or not where.hostname:
+        raise ValueError("it is no address such as 192.0.2.7:8890")
+    connection = kinds[where.scheme](where.hostname, where.port, timeout=WAIT_S)
+    try:
+        headers = {"X-Code": code, "Content-Type": "application/json"}
+        connection.request("POST", where.path.rstrip("/") + PATH, data, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(_ANSWER_BYTES).decode(errors="replace")
+    finally:
+        connection.close()

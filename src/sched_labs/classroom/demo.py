@@ -20,8 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from .. import experiments, result
-from ..errors import SchedLabError
+from ..core import registry, result
+from ..core.errors import SchedLabError
 from . import board, card
 
 PAGE = Path(__file__).with_name("demo.html")
@@ -35,13 +35,18 @@ REGIMES: dict[str, list[dict[str, Any]]] = {
 
 # How a run ends that was not broken: by itself, or by a key (the second one while Python was still starting).
 _STOPPED = (0, 130, -signal.SIGINT)
+# `sched-labs` with Ctrl-C as ever: a demo in the background of a script ignores it, and so would its runs.
+_RUN = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from sched_labs.cli import main; sys.exit(main())"
+)
 
 
 class Stage:
     """What is on the screen: the regime, the run that is under way, and the newest figure."""
 
     def __init__(self, name: str, folder: Path, cards: Path | None = None) -> None:
-        self.name = experiments.find(name).name
+        self.name = registry.find(name).name
         self.cards = cards
         self.regimes = REGIMES.get(self.name, [{}])
         self.regime = 0
@@ -149,7 +154,7 @@ class Stage:
             return
         self._forget()
         self.view = "live"
-        command = [sys.executable, "-m", "sched_labs", "run", self.name, "--json", str(self._json)]
+        command = [sys.executable, "-c", _RUN, "run", self.name, "--json", str(self._json)]
         for key, value in self.regimes[self.regime].items():
             command += ["--set", f"{key}={json.dumps(value)}"]
         files = {"SCHED_LABS_PROGRESS": str(self._progress), "SCHED_LABS_DRAFT": str(self._draft)}
@@ -253,7 +258,8 @@ def serve(name: str, *, port: int = 0, cards: Path | None = None, announce: Any 
         stage = Stage(name, Path(folder), cards)
         # A terminal that is closed, or a service that is stopped, must not leave the experiment running.
         for way in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(way, lambda number, frame: sys.exit(128 + number))
+            if signal.getsignal(way) is not signal.SIG_IGN:  # nohup
+                signal.signal(way, lambda number, frame: sys.exit(128 + number))
         with Server(stage, port) as server:
             announce(f"{stage.name}: {server.address}\nKeys: s start, x stop, n next regime, o the class, "
                      "f the recorded run, r reset, d dark or light.  Ctrl-C here ends it.")  # fmt: skip

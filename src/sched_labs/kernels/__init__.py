@@ -4,7 +4,8 @@
     kernels.available()                          # what can be had and what is on this disk
     kernels.get("6.1")                           # fetch it; no root needed
     kernels.run("6.1", "survey").value           # a job in that kernel
-    kernels.run("6.12", "sleeper_among_hogs", {"hogs": 3}, timing="deterministic").value
+    kernels.run("6.12", "throttle", {"seconds": 1}, timing="deterministic").value
+    kernels.run_experiment("sleeper.among_hogs", "6.12", {"hogs": 3})       # an experiment of the book
 
 Three ways of timing, never mixed up: `vm-kvm` (real time of a virtual machine), `vm-emulated` (decisions,
 and times of milliseconds), `deterministic` (virtual time: instructions are counted, and every run gives the
@@ -22,7 +23,6 @@ _WHERE = {
     "run_each": "runner",
     "run_experiment": "experiment",
     "available": "catalogue",
-    "gallery": "catalogue",
     "get": "packages",
     "Kernel": "packages",
 }

@@ -1,14 +1,18 @@
-"""`sched-labs kernels list | get | run`."""
+"""`sched-labs kernels list | get`, and what `sched-labs run` does in guests."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ..errors import ParameterError
-from ..progress import Progress
+from ..core.errors import ParameterError
+from ..core.progress import Progress
+from ..core.store import write_text
 from . import catalogue, packages, runner
 from .jobs import JOBS
 
@@ -17,10 +21,10 @@ def add_parser(subparsers: Any) -> None:
     """Adds the command to `sched-labs`; the chosen handler is in the arguments as `handler`."""
     parser = subparsers.add_parser(
         "kernels",
-        help="the same experiment on other kernels",
-        description="Boot kernels of the distribution under QEMU and run jobs or experiments in them.",
+        help="kernels to run an experiment in",
+        description="Kernels of the distribution, for `sched-labs run --kernel`.",
     )
-    commands = parser.add_subparsers(required=True, metavar="list|get|run")
+    commands = parser.add_subparsers(required=True, metavar="list|get")
 
     listing = commands.add_parser("list", help="which kernels there are")
     listing.add_argument("--refresh", action="store_true", help="ask the package archive what is new")
@@ -37,37 +41,54 @@ def add_parser(subparsers: Any) -> None:
     )
     getting.set_defaults(handler=_get)
 
-    # What stands before `--` is ours, what follows is the job's whatever it looks like: see _run().
-    running = commands.add_parser(
-        "run",
-        help="run a job or an experiment on kernels, one after the other",
-        add_help=False,
-        prefix_chars="\0",
+
+def add_options(run: argparse.ArgumentParser) -> None:
+    """What `sched-labs run` takes for guests; `guest()` understands it."""
+    group = run.add_argument_group(
+        "in other kernels, under QEMU",
+        "KIND is then an experiment, module:function, or one of these jobs: "
+        + "; ".join(f"{name} ({job.about})" for name, job in JOBS.items()),
     )
-    running.add_argument("words", nargs=argparse.REMAINDER)
-    running.set_defaults(handler=_run)
+    group.add_argument(
+        "--kernel", metavar="KERNEL,...", help="such as 6.1 or 6.1,6.12-rt; `gallery`: all of the book's"
+    )
+    group.add_argument(
+        "--timing", choices=runner.TIMINGS, help="vm: KVM where it works, else emulated (default)"
+    )
+    group.add_argument("--cpus", type=int, help="of the guest (2)")
+    group.add_argument("--memory-mib", type=int, help="of the guest (what the job needs)")
+    group.add_argument("--append", help="more for the kernel's command line, e.g. preempt=full")
+    group.add_argument("--deadline-s", type=float, help=f"for one kernel ({runner.DEADLINE_S:.0f})")
 
 
-def _run_parser() -> argparse.ArgumentParser:
-    """What stands before the `--`."""
-    parser = argparse.ArgumentParser(
-        prog="sched-labs kernels run",
-        usage="sched-labs kernels run KERNEL ... [options] -- JOB|EXPERIMENT [--parameter value ...]",
-        epilog="Jobs: " + "; ".join(f"{name} ({job.about})" for name, job in JOBS.items()) + ".",
-    )
-    parser.add_argument("kernels", nargs="+", metavar="KERNEL", help="'gallery' stands for all of the book's")
-    parser.add_argument(
-        "--timing",
-        choices=runner.TIMINGS,
-        default="vm",
-        help="vm: KVM where it works, else emulated (default)",
-    )
-    parser.add_argument("--cpus", type=int, help="of the guest, default 2")
-    parser.add_argument("--memory-mib", type=int, help="of the guest, default: what the job needs")
-    parser.add_argument("--append", default="", help="more for the kernel's command line, e.g. preempt=full")
-    parser.add_argument("--deadline-s", type=float, default=runner.DEADLINE_S, help="for one kernel")
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
-    return parser
+@dataclass(frozen=True)
+class Wanted:
+    """Which guests the command line asks for: none, for this machine."""
+
+    kernels: list[str]
+    options: dict[str, Any]
+
+    def place(self, path: Path, kernel: str | None) -> Path:
+        """The file for one of several results: with its kernel in the name."""
+        return path.with_stem(f"{path.stem}-{kernel}") if len(self.kernels) > 1 else path
+
+
+def guest(arguments: argparse.Namespace) -> Wanted:
+    names = (arguments.kernel or "").replace("gallery", ",".join(catalogue.gallery()))
+    wanted = [name for name in names.split(",") if name]
+    given = {
+        name: getattr(arguments, name) for name in ("timing", "cpus", "memory_mib", "append", "deadline_s")
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    if options and not wanted:
+        option = min(options).replace("_", "-")
+        raise ParameterError(f"--{option} is for a guest.", "Name its kernel too, such as --kernel 6.1.")
+    return Wanted(wanted, options)
+
+
+def is_job(kind: str) -> bool:
+    """Whether that is something that only guests do."""
+    return kind in JOBS or ":" in kind
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -93,80 +114,18 @@ def _get(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def parameters(words: list[str]) -> dict[str, Any]:
-    """['--hogs', '3', '--quiet'] -> {'hogs': 3, 'quiet': True}: values are JSON where they look like it."""
-    found: dict[str, Any] = {}
-    left = list(words)
-    while left:
-        option = left.pop(0)
-        if not option.startswith("--"):
-            raise ParameterError(f"{option!r} is no parameter.", "Parameters look like --hogs 3 or --hogs=3.")
-        name, equals, value = option[2:].partition("=")
-        if not equals:
-            value = left.pop(0) if left and not left[0].startswith("--") else "true"
-        try:
-            found[name.replace("-", "_")] = json.loads(value)
-        except ValueError:
-            found[name.replace("-", "_")] = value
-    return found
-
-
-def _run(command: argparse.Namespace) -> int:
-    parser = _run_parser()
-    words: list[str] = command.words
-    cut = words.index("--") if "--" in words else len(words)
-    arguments = parser.parse_args(words[:cut])
-    if not words[cut + 1 :]:
-        parser.error("say what to run, after --")
-    job, *rest = words[cut + 1 :]
-    wanted = [
-        n for name in arguments.kernels for n in (catalogue.gallery() if name == "gallery" else (name,))
-    ]
-    options = {
-        name: getattr(arguments, name) for name in ("timing", "cpus", "memory_mib", "append", "deadline_s")
-    }
-    if job in JOBS or ":" in job:
-        for answer in runner.run_each(wanted, job, parameters(rest), **options):
-            _show(answer, arguments.json)
-    else:
-        _run_experiment(job, wanted, parameters(rest), options)
-    return 0
-
-
-def _show(answer: runner.Answer, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(answer.to_json(), indent=1))
-        return
-    print(f"{answer.kernel.name}  {answer.build}  {answer.timing}, {answer.cpus} CPU")
-    for line in _lines(answer.value):
-        print(f"  {line}")
-    for level, text in answer.notes:
-        print(f"  [{level}] {text}", file=sys.stderr)
-
-
-def _run_experiment(name: str, wanted: list[str], given: dict[str, Any], options: dict[str, Any]) -> None:
-    """An experiment on each kernel; every result is kept like any other."""
-    from .. import experiments
-    from .experiment import run_experiment
-
-    try:
-        experiments.find(name)
-    except ParameterError as error:
-        raise ParameterError(error.what, f"{error.remedy} And these jobs: {', '.join(JOBS)}.") from None
-    with Progress(name, len(wanted)) as progress:
-        for kernel in wanted:
-
-            def say(text: str, kernel: str = kernel) -> None:
-                progress.say(f"{kernel}: {text}")
-
-            result = run_experiment(name, kernel, given, say=say, **options)
-            progress.step(kernel)
-            kept = result.save()
-            print(f"{kernel}  {result.provenance_line()}")
-            print(result.summary().to_string(index=False))
-            for note in result.notes:
-                print(f"  [{note.level}] {note.text}", file=sys.stderr)
-            print(f"  kept in {kept}")
+def run_job(job: str, parameters: Mapping[str, Any], file: Path | None, guests: Wanted) -> None:
+    """Runs a job on each kernel, prints the answers, and writes each to a file of its own."""
+    if not guests.kernels:
+        raise ParameterError(f"{job} runs in a guest.", "Name its kernel, such as --kernel 6.1.")
+    for answer in runner.run_each(guests.kernels, job, parameters, **guests.options):
+        print(f"{answer.kernel.name}  {answer.build}  {answer.timing}, {answer.cpus} CPU")
+        for line in _lines(answer.value):
+            print(f"  {line}")
+        for level, text in answer.notes:
+            print(f"  [{level}] {text}", file=sys.stderr)
+        if file:
+            write_text(guests.place(file, answer.kernel.name), json.dumps(answer.to_json(), indent=1) + "\n")
 
 
 def _lines(value: Any) -> list[str]:

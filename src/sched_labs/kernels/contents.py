@@ -16,16 +16,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ..core.closure import closure
+from ..probes.channel import FILES
 from .errors import KernelError
 
 PACKAGE = Path(__file__).resolve().parent.parent
-_ROOT = PACKAGE.parent
-_EMPTY = {"sched_labs", "sched_labs.experiments", "sched_labs.kernels", "sched_labs.kernels.jobs"}
+_EMPTY = {"sched_labs", "sched_labs.kernels", "sched_labs.kernels.jobs"}
 """Packages whose own code is for the host (they find things by name); a guest imports modules directly."""
+HELPER = "/lab/sched_labs/probes/helper/sched-labs-probe"
 
 
 def bytecode(source: bytes, guest_path: str) -> bytes:
@@ -91,51 +92,6 @@ def interpreter() -> Path:
     return Path(getattr(sys, "_base_executable", sys.executable) or sys.executable).resolve()
 
 
-def _file_of(module: str) -> Path | None:
-    """Where a module of the library is; None for anybody else's."""
-    base = _ROOT.joinpath(*module.split("."))
-    for candidate in (base.with_suffix(".py"), base / "__init__.py"):
-        if candidate.exists() and candidate.is_relative_to(PACKAGE):
-            return candidate
-    return None
-
-
-@cache
-def _imports(module: str) -> frozenset[str]:
-    """Every module of the library that a module's source names, anywhere in it: in an import, or by the name
-    of its file beside it (a script that it starts)."""
-    path = _file_of(module)
-    assert path
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    found: set[str] = set()
-    for node in _code(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package.rsplit(".", node.level - 1)[0] if node.level else ""
-            origin = ".".join(part for part in (above, node.module or "") if part)
-            found.add(origin)
-            found.update(f"{origin}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and re.fullmatch(r"\w+\.py", str(node.value)):
-            found.add(f"{package}.{str(node.value).removesuffix('.py')}")
-    return frozenset(name for name in found if _file_of(name))
-
-
-def _code(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node but those below `if TYPE_CHECKING:`, which never run."""
-    if isinstance(tree, ast.If) and isinstance(tree.test, ast.Name) and tree.test.id == "TYPE_CHECKING":
-        return
-    yield tree
-    for child in ast.iter_child_nodes(tree):
-        yield from _code(child)
-
-
-def _parents(module: str) -> Iterator[str]:
-    while module:
-        yield module
-        module = module.rpartition(".")[0]
-
-
 class _WithoutDocstrings(ast.NodeTransformer):
     def _strip(self, node: ast.AST) -> ast.AST:
         self.generic_visit(node)
@@ -156,28 +112,33 @@ def essence(source: bytes) -> bytes:
     return (ast.unparse(tree) + "\n").encode()
 
 
-def words(files: Mapping[str, bytes]) -> set[str]:
-    """Every text that these modules write out as a constant."""
-    return {
-        node.value
-        for guest, source in files.items()
-        if guest.endswith(".py")
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-
-
 def library(*modules: str) -> dict[str, bytes]:
-    """Guest path -> code of the modules and of every module of the library that they may import."""
-    todo, files = list(modules), {}
-    seen: set[str] = set()
-    while todo:
-        for module in _parents(todo.pop()):
-            path = _file_of(module)
-            if module in seen or not path:
-                continue
-            seen.add(module)
-            if module not in _EMPTY:
-                todo += _imports(module)
-            files[f"/lab/{path.relative_to(_ROOT)}"] = b"" if module in _EMPTY else essence(path.read_bytes())
+    """Guest path -> code of the modules and of every module of the library that they may import, and the
+    privileged programs where one of them starts these.
+    """
+    found = closure(modules, without=_EMPTY)
+    files = {
+        _guest_path(module, path): b"" if module in _EMPTY else essence(path.read_bytes())
+        for module, path in found.items()
+    }
+    if "sched_labs.probes.channel" in found:
+        folder = PACKAGE / "probes" / "helper"
+        for path in sorted(path for kind in FILES for path in folder.rglob(kind)):
+            files[f"/lab/{path.relative_to(PACKAGE.parent)}"] = path.read_bytes()
     return files
+
+
+def _guest_path(module: str, path: Path) -> str:
+    place = f"/lab/{module.replace('.', '/')}"
+    return f"{place}/__init__.py" if path.name == "__init__.py" else f"{place}.py"
+
+
+def with_bytecode(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files, and beside each module what Python would make of it at its first import."""
+    compiled = {}
+    for guest, source in files.items():
+        if guest.endswith(".py"):
+            folder, _, name = guest.rpartition("/")
+            cached = f"{folder}/__pycache__/{name.removesuffix('.py')}.{sys.implementation.cache_tag}.pyc"
+            compiled[cached] = bytecode(source, guest)
+    return {**files, **compiled}

@@ -17,6 +17,7 @@ class Archive:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._folders: set[str] = set()
+        self.files: list[str] = []
 
     def _entry(self, path: str, mode: int, data: bytes = b"", device: tuple[int, int] = (0, 0)) -> None:
         name = path.lstrip("/").encode() + b"\0"
@@ -50,6 +51,7 @@ class Archive:
     def file(self, path: str, data: bytes, mode: int = 0o644) -> None:
         self.folder(str(PurePosixPath(path).parent).removeprefix("."))
         self._entry(path, stat.S_IFREG | mode, data)
+        self.files.append(path)
 
     def link(self, path: str, target: str) -> None:
         self.folder(str(PurePosixPath(path).parent).removeprefix("."))

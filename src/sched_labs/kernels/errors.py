@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import SchedLabError
+from ..core.errors import SchedLabError
 
 
 class KernelError(SchedLabError):
@@ -41,6 +41,10 @@ class GuestError(KernelError):
     def __str__(self) -> str:
         shown = f"\nThe guest's console ended with:\n{self.console}" if self.console else ""
         return super().__str__() + shown
+
+
+class SnapshotError(KernelError):
+    """A guest that waits for a job cannot be saved, or not be restored; it can still be booted."""
 
 
 class JobError(KernelError):

@@ -5,33 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .. import store
-from ..errors import ParameterError
-from ..progress import Progress
-from ..workloads import build
-from . import contents, runner
+from ..core import store
+from ..core.errors import ParameterError
+from ..core.progress import Progress
+from . import runner
 from .packages import Kernel
 
 if TYPE_CHECKING:
-    from ..result import Result
+    from ..core.result import Result
 
 _CALL = "sched_labs.kernels.jobs.experiment:measure"
 _CALL_NETWORK = "sched_labs.kernels.jobs.network:measure"
-
-
-def _workloads(module: str) -> list[str]:
-    """The workloads that an experiment's module, or one beside it that it imports, calls by name.
-
-    A guest holds no others: a change to some other program must not change the digits of a deterministic run.
-    """
-    beside = f"/lab/{module.rpartition('.')[0].replace('.', '/')}/"
-    files = contents.library(module)
-    named = contents.words({path: text for path, text in files.items() if path.startswith(beside)})
-    return [name for name in build.names() if name in named]
-
-
-def _uses_loopback(workload: str) -> bool:
-    return b"INADDR_LOOPBACK" in (build.SOURCES / f"{workload}.c").read_bytes()
 
 
 def run_experiment(
@@ -53,35 +37,34 @@ def run_experiment(
     The measuring runs in the guest, on its clock.
     The Result's machine is the guest; `timing` and the notes say how its times are to be read.
 
-    Raises ParameterError for an experiment that needs hardware counters (guests have none), and what
-    `kernels.run` raises.
+    Raises ParameterError for an experiment that there is not and for one that needs hardware counters
+    (guests have none), and what `kernels.run` raises.
     """
     # Here and not above: they load pandas, which takes long, and listing kernels does not need it.
-    from .. import experiments
-    from ..result import Note, from_json
+    from ..core import registry
+    from ..core.result import Note, from_json
 
-    experiment = experiments.find(name)
-    if experiment.needs_pmu:
+    experiment = registry.find(name)
+    if "pmu" in experiment.needs:
         raise ParameterError(
             f"{experiment.name} reads hardware counters, and guests have none.",
             "Run it on this machine, without kernel=.",
         )
     module = experiment.function.__module__
-    workloads = _workloads(module)
     title = kernel if isinstance(kernel, str) else kernel.name
     with Progress(f"{experiment.name} on {title}", 1, show=progress and say is None) as bar:
         tell = say or bar.say
         answer = runner.run(
             kernel,
-            _CALL_NETWORK if any(map(_uses_loopback, workloads)) else _CALL,
+            _CALL_NETWORK if "network" in experiment.needs else _CALL,
             {
                 "module": module,
-                "name": experiment.name.partition(".")[2],
+                "name": experiment.function.__name__,
                 "parameters": dict(parameters),
             },
             timing=timing,
             modules=[module],
-            native=workloads,
+            native=experiment.workloads,
             progress=lambda text, share: tell(f"{text} {share:.0%}" if share else text),
             **options,
         )

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .. import store
+from ..core import jsontext, store
 from . import packages, qemu
 from .errors import KernelError
 
 _DEVICE = Path("/dev/kvm")
-_PATIENCE_S = 10.0  # with KVM a guest is up in one second
+PATIENCE_S = 10.0  # with KVM a guest is up in one second
 
 
 @dataclass(frozen=True)
@@ -25,23 +26,26 @@ class Kvm:
     why: str  # why not, or empty
 
 
-def probe(guest: qemu.Guest, initramfs: list[bytes]) -> Kvm:
-    """Boots the guest under KVM, unless this was tried since the machine and QEMU last changed."""
+def probe(guest: qemu.Guest, boot: Callable[[qemu.Guest], None]) -> Kvm:
+    """Has the guest booted under KVM, unless this was tried since the machine and QEMU last changed.
+
+    boot: raises KernelError when the guest does not come up.
+    """
     if not _DEVICE.exists():
         return Kvm(False, "this machine offers no /dev/kvm")
     if not os.access(_DEVICE, os.R_OK | os.W_OK):
         return Kvm(False, "this user may not open /dev/kvm (add the user to the group kvm)")
     remembered = packages.cache_dir() / ".guest" / "kvm.json"
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    tried_on = [boot, qemu.version(guest.architecture), os.geteuid()]
+    since = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    tried_on = [since, qemu.version(guest.architecture), os.geteuid()]
     try:
-        kept = json.loads(remembered.read_text())
+        kept = jsontext.parse(remembered.read_bytes())
         if kept["tried_on"] == tried_on:
             return Kvm(kept["works"], kept["why"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         pass
     try:
-        qemu.boot(replace(guest, timing=qemu.VM_KVM), initramfs, _PATIENCE_S, lambda text, share: None)
+        boot(replace(guest, timing=qemu.VM_KVM))
         found = Kvm(True, "")
     except KernelError as error:
         first = error.what.splitlines()[0].rstrip(".")

@@ -108,7 +108,8 @@ def packages(found: Iterable[dict[str, str]], architecture: str) -> list[Package
     """
     by_name: dict[tuple[str, str], dict[str, str]] = {}
     for fields in found:
-        if fields.get("Architecture") == architecture:
+        whole = "Version" in fields and re.fullmatch("[0-9]{1,15}", fields.get("Size", ""))
+        if whole and fields.get("Architecture") == architecture:
             by_name[fields["Package"], fields["Version"]] = fields
     kernels = []
     for (package, version), fields in by_name.items():

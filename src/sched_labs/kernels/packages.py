@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import store
+from ..core import jsontext, store
 from . import names
 from .errors import KernelError, NetworkError, PackageError
 from .names import KernelName, Package
@@ -103,7 +103,7 @@ class Kernel:
 
 
 def _load(directory: Path) -> Kernel:
-    stored = json.loads((directory / "kernel.json").read_text())
+    stored = jsontext.parse((directory / "kernel.json").read_bytes())
     return Kernel(directory=directory, **stored)
 
 

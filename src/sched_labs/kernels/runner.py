@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import errors as every_error
-from .. import lock
-from ..errors import ParameterError, SchedLabError
-from ..progress import Progress
+from ..core import errors as every_error
+from ..core import lock
+from ..core.errors import ParameterError, SchedLabError
+from ..core.progress import Progress
 from ..workloads import build
-from . import initramfs, kvm, packages, qemu
+from . import emulator, kvm, packages, qemu, snapshots, wire
+from .emulator import Say, Told
 from .errors import GuestError, JobError
+from .initramfs import World
 from .jobs import JOBS, Job
 from .packages import Kernel
+from .parcel import Parcel
 from .qemu import DETERMINISTIC, VM_EMULATED, VM_KVM
-
-Say = Callable[[str, float | None], None]
-"""Called with what is going on and the share that is done (0 to 1), or None where nobody can know."""
 
 TIMINGS = ("vm", VM_KVM, VM_EMULATED, DETERMINISTIC)
 DEADLINE_S = 300.0
@@ -97,7 +99,9 @@ def run(
     extra: Mapping[str, Path | bytes] | None = None,
     progress: Say | None = None,
 ) -> Answer:
-    """Boots the kernel, runs the job in it, and returns its answer.
+    """Runs the job in a guest with that kernel, and returns its answer.
+
+    The guest is restored from a snapshot; the first time, it is booted to make one.
 
     kernel: a name (`6.1`, `6.12-rt`, see `kernels.available()`), fetched when it is not on this disk yet.
     job: a name in `kernels.jobs.JOBS`, or `module:function` of the library or of a file in `extra`.
@@ -117,6 +121,86 @@ def run(
     Raises UnknownKernelError, PackageError, NetworkError, QemuError, GuestError (with the console's end),
     and what the job itself raised: a SchedLabError as it is, anything else as JobError.
     """
+    _check(timing, cpus, threads_per_core, memory_nodes)
+    say = progress or (lambda text, share: None)
+    wanted = _job(job)
+    qemu.program(packages.architecture())  # before a kernel is fetched for nothing
+    found = kernel if isinstance(kernel, Kernel) else packages.get(kernel, progress=say)
+
+    given = _plain(parameters or {})
+    moment_s = 1.0 if timing == DETERMINISTIC else 0.0  # virtual, so it costs nothing
+    call = {"call": wanted.call, "parameters": given, "moment_s": moment_s}
+    workloads = {name: build.path(name) for name in native or wanted.workloads}
+    parcel = Parcel(call, workloads, dict(extra or {}), tuple(modules))
+    world = _world(found, parcel, timing)
+    files = parcel.files(world)
+    handed = len(wire.pack(call, files))
+    guest = qemu.Guest(
+        image=found.image,
+        architecture=found.architecture,
+        timing=timing,
+        cpus=1 if timing == DETERMINISTIC else cpus or 2,
+        # Each node gets as much as a whole machine: the initramfs is unpacked on the first.
+        memory_mib=memory_nodes * (memory_mib or _memory_mib(world.size)),
+        append=append,
+        numpy=world.data,
+        threads_per_core=threads_per_core,
+        memory_nodes=memory_nodes,
+        window_mib=max(16, 1 << (handed >> 20).bit_length()),
+    )
+    qemu.check_memory(guest, world.size + handed)
+    notes = []
+    if timing == "vm":
+        say("is there KVM?", None)
+        tried = kvm.probe(guest, partial(_try, world=world))
+        guest = replace(guest, timing=VM_KVM if tried.works else VM_EMULATED)
+        if not tried.works:
+            notes.append(("info", f"No KVM: {tried.why}."))
+    notes.insert(0, _CAVEATS[guest.timing])
+
+    # Of a real time's guest, no two runs draw the same random numbers.
+    noise = "" if timing == DETERMINISTIC else os.urandom(32).hex()
+    with lock.machine(f"{job} on kernel {found.name}", waiting=lambda who: say(f"waiting for: {who}", None)):
+        started = time.monotonic()
+        work = partial(
+            snapshots.work, found, guest, world, wire.pack(call | {"noise": noise}, files),
+            started + deadline_s, say,
+        )  # fmt: skip
+        told, wrong, retries = _twice(work, say)
+        duration_s = time.monotonic() - started
+    if told.error:
+        raise _as_raised(told.error)
+    notes += [("info", text) for text in wrong]
+    if retries:
+        notes.append(("info", "The first guest broke; a second one answered."))
+    if not told.restored and timing == DETERMINISTIC:
+        notes.append(("flag", "A guest that was booted may differ in its digits from one that was restored."))
+    start = "" if told.restored else ", booted"
+    return Answer(
+        value=told.result,
+        job=wanted.call,
+        parameters=given,
+        kernel=found,
+        timing=guest.timing,
+        build=told.up["version"],
+        cpus=guest.cpus,
+        memory_mib=guest.memory_mib,
+        boot_s=told.boot_s,
+        duration_s=duration_s,
+        retries=retries,
+        key={
+            "kernel": f"{found.package} {found.version}",
+            "qemu": qemu.version(guest.architecture),
+            "machine": f"{guest.cpus} cpu, {guest.memory_mib} MiB, {qemu.kernel_command_line(guest)}{start}",
+            "guest": _digest(world.digest().encode(), wire.pack(call, files)),
+            "sources": _digest(*(text for _, text in sorted((world.sources | parcel.sources).items()))),
+        },
+        notes=notes,
+    )
+
+
+def _check(timing: str, cpus: int | None, threads_per_core: int, memory_nodes: int) -> None:
+    """ParameterError for a machine that no guest can be."""
     if timing not in TIMINGS:
         raise ParameterError(f"There is no timing {timing!r}.", f"Choose one of {', '.join(TIMINGS)}.")
     if timing == DETERMINISTIC and cpus not in (None, 1):
@@ -130,78 +214,48 @@ def run(
         )
     if timing == DETERMINISTIC and threads_per_core * memory_nodes > 1:
         raise ParameterError("A deterministic guest has one CPU and one memory node.", "Use timing='vm'.")
-    say = progress or (lambda text, share: None)
-    wanted = _job(job)
-    architecture = packages.architecture()
-    qemu.program(architecture)  # before a kernel is fetched for nothing
-    found = kernel if isinstance(kernel, Kernel) else packages.get(kernel, progress=say)
 
-    given = _plain(parameters or {})
-    order = {
-        "call": wanted.call,
-        "parameters": given,
-        "port": qemu.BOARDS[architecture].port,
-        "not_before_s": 5.0 if timing == DETERMINISTIC else 0.0,  # virtual, so it costs nothing
-    }
-    files = dict(extra or {})
-    if (found.directory / "config").exists():
-        files[f"/boot/config-{_release(found)}"] = found.directory / "config"
-    chosen = native or wanted.workloads
-    overlay = initramfs.Overlay(order, {name: build.path(name) for name in chosen}, files, tuple(modules))
-    archives = overlay.stack()
-    size = sum(len(archive) for archive in archives)
-    guest = qemu.Guest(
-        image=found.image,
-        architecture=architecture,
-        timing=timing,
-        cpus=1 if timing == DETERMINISTIC else cpus or 2,
-        # Each node gets as much as a whole machine: the initramfs is unpacked on the first.
-        memory_mib=memory_nodes * (memory_mib or max(512, qemu.least_memory_mib(size) + 256)),
-        append=append,
-        numpy=overlay.needs_data,
-        threads_per_core=threads_per_core,
-        memory_nodes=memory_nodes,
-    )
-    qemu.check_memory(guest, size)
-    notes = []
-    if timing == "vm":
-        say("is there KVM?", None)
-        hello = initramfs.Overlay(order | {"call": JOBS["hello"].call, "parameters": {}})
-        tried = kvm.probe(guest, hello.stack())
-        guest = replace(guest, timing=VM_KVM if tried.works else VM_EMULATED)
-        if not tried.works:
-            notes.append(("info", f"No KVM: {tried.why}."))
-    notes.insert(0, _CAVEATS[guest.timing])
 
-    with lock.machine(f"{job} on kernel {found.name}", waiting=lambda who: say(f"waiting for: {who}", None)):
-        started = time.monotonic()
-        boot, retries = _boot(guest, archives, deadline_s, say)
-        duration_s = time.monotonic() - started
-    if boot.error:
-        raise _as_raised(boot.error)
-    if retries:
-        notes.append(("info", "The first guest broke; a second one answered."))
-    return Answer(
-        value=boot.result,
-        job=wanted.call,
-        parameters=given,
-        kernel=found,
-        timing=guest.timing,
-        build=boot.up["version"],
-        cpus=guest.cpus,
-        memory_mib=guest.memory_mib,
-        boot_s=boot.boot_s,
-        duration_s=duration_s,
-        retries=retries,
-        key={
-            "kernel": f"{found.package} {found.version}",
-            "qemu": qemu.version(architecture),
-            "machine": f"{guest.cpus} cpu, {guest.memory_mib} MiB, {qemu.kernel_command_line(guest)}",
-            "guest": _digest(*archives),
-            "sources": _digest(*(text for _, text in sorted(overlay.sources().items()))),
-        },
-        notes=notes,
+def _world(kernel: Kernel, parcel: Parcel, timing: str) -> World:
+    """What a guest holds that can do such a job."""
+    config = kernel.directory / "config"
+    return World(
+        data=parcel.needs_data,
+        bpf=parcel.loads_bpf,
+        port=qemu.BOARDS[kernel.architecture].port,
+        settled_s=5.0 if timing == DETERMINISTIC else 0.0,
+        config=config.read_bytes() if config.exists() else None,
+        release=_release(kernel),
     )
+
+
+def _memory_mib(initramfs_bytes: int) -> int:
+    """What the initramfs needs and room to work, in steps: a changed line must not make another machine."""
+    return max(512, -(-qemu.least_memory_mib(initramfs_bytes) // 64) * 64 + 256)
+
+
+def _try(guest: qemu.Guest, world: World) -> None:
+    """Boots the guest and has it do the smallest job."""
+    hello = Parcel({"call": JOBS["hello"].call, "parameters": {}, "moment_s": 0, "noise": ""})
+    until = time.monotonic() + kvm.PATIENCE_S
+    with emulator.Emulator(guest, until, lambda text, share: None) as running:
+        running.boot(world.archives())
+        running.work(wire.pack(hello.job, hello.files(world)))
+
+
+def _twice(work: Callable[[], tuple[Told, list[str]]], say: Say) -> tuple[Told, list[str], int]:
+    """What the guest said; a second one is asked when the first broke (not when it used up its time).
+
+    Emulated CPUs with a thread of the host each now and then see half an instruction of a jump label that
+    another CPU is changing, when a probe is loaded: such a kernel breaks, and the next one does not.
+    """
+    try:
+        return *work(), 0
+    except GuestError as error:
+        if not error.again:
+            raise
+        say("the guest broke; once more", None)
+    return *work(), 1
 
 
 def run_each(
@@ -248,17 +302,6 @@ def _digest(*parts: bytes) -> str:
 def _release(kernel: Kernel) -> str:
     """`uname -r` of the kernel: its package is named after it."""
     return kernel.package.split("-", 2)[2].removeprefix("unsigned-")
-
-
-def _boot(guest: qemu.Guest, archives: list[bytes], deadline_s: float, say: Say) -> tuple[qemu.Boot, int]:
-    """One boot, and a second one when the guest broke (not when it used up its time)."""
-    try:
-        return qemu.boot(guest, archives, deadline_s, say), 0
-    except GuestError as error:
-        if not error.again:
-            raise
-        say("the guest broke; once more", None)
-    return qemu.boot(guest, archives, deadline_s, say), 1
 
 
 def _as_raised(error: Mapping[str, str]) -> SchedLabError:

@@ -10,16 +10,20 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from ..store import cache_folder
+from ..core.store import cache_folder
 from .errors import QemuError
 
 _SOURCE = Path(__file__).with_suffix(".c")
 
 
+def recipe() -> str:
+    """What the library depends on, as 16 digits."""
+    return hashlib.sha256(_SOURCE.read_bytes() + platform.machine().encode()).hexdigest()[:16]
+
+
 def library() -> Path:
     """Where it is, for LD_PRELOAD; compiled if it is not there yet.  QemuError where it cannot be."""
-    recipe = hashlib.sha256(_SOURCE.read_bytes() + platform.machine().encode()).hexdigest()[:16]
-    path = cache_folder() / "kernels" / f"stillclock-{recipe}.so"
+    path = cache_folder() / "kernels" / f"stillclock-{recipe()}.so"
     if path.exists():
         return path
     compiler = shutil.which(os.environ.get("CC") or "cc")

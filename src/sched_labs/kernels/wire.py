@@ -1,4 +1,10 @@
-"""How guest and host talk: lines of text on the guest's second serial port.
+"""How host and guest talk.
+
+The host lays the job into a window of memory while the guest stands still: the length of a line of JSON, the
+line (the job; path, mode and size of each file), and the files.  To the guest it is a PCI device's memory,
+which needs no driver and has no size worth worrying about.
+
+The guest answers in lines of text on its second serial port:
 
     SL <what> <length of the payload> <its CRC-32> <payload>
 
@@ -6,20 +12,49 @@
 A serial line has no errors in QEMU, but a guest that breaks while it writes does leave half a line: length
 and checksum make sure that half a result is never taken for a whole one.
 
-Between these lines stand those of `sched_labs.progress`, which writes to the port as to any file.
+Between these lines stand those of `sched_labs.core.progress`, which writes to the port as to any file.
 """
 
 from __future__ import annotations
 
 import binascii
+import importlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _COMPRESS_FROM = 4096
+_LARGEST = 256 << 20  # what a guest can say at once, unpacked
+WINDOW_SLOT, STOP_SLOT = "10", "11"  # where on the PCI bus: the window, and what stops the machine
+_LENGTH = 8
+
+
+def pack(job: Mapping[str, Any], files: Mapping[str, tuple[int, bytes]]) -> bytes:
+    """What is laid into the window; files by path, with mode and content."""
+    head = {"job": job, "files": [(path, mode, len(content)) for path, (mode, content) in files.items()]}
+    line = json.dumps(head, sort_keys=True).encode()
+    return b"".join(
+        [len(line).to_bytes(_LENGTH, "little"), line, *(content for _, content in files.values())]
+    )
+
+
+def unpack(window: Any) -> dict[str, Any]:
+    """Takes the job out of the window (bytes, or a map of them), and puts the files where they belong."""
+    place = _LENGTH + int.from_bytes(window[:_LENGTH], "little")
+    head = json.loads(window[_LENGTH:place])
+    for path, mode, size in head["files"]:
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120 - pathlib takes long to import
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        content = memoryview(window[place : place + size])
+        while content:
+            content = content[os.write(file, content) :]
+        os.close(file)
+        place += size
+    job: dict[str, Any] = head["job"]
+    return job
 
 
 def encode(what: str, payload: object) -> bytes:
@@ -33,11 +68,11 @@ def encode(what: str, payload: object) -> bytes:
 
 
 def decode_progress(line: bytes) -> tuple[str, float] | None:
-    """Label and share done of a line that `sched_labs.progress` wrote; None when it is no such line."""
+    """Label and share done of a line that `sched_labs.core.progress` wrote; None when it is no such line."""
     try:
         told = json.loads(line)
         return str(told["label"]), told["done"] / told["total"]
-    except (ValueError, TypeError, KeyError, ZeroDivisionError):
+    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError):
         return None
 
 
@@ -47,14 +82,26 @@ def decode(line: bytes) -> tuple[str, Any] | None:
     if len(parts) != 5 or parts[0] != b"SL":
         return None
     _, what, length, checksum, text = parts
-    if not length.isdigit() or int(length) != len(text) or b"%08x" % binascii.crc32(text) != checksum:
+    if length != b"%d" % len(text) or b"%08x" % binascii.crc32(text) != checksum:
         return None
-    if text.startswith(b"z"):
-        import base64
-        import zlib
+    try:
+        return what.decode(), json.loads(_unpacked(text) if text.startswith(b"z") else text)
+    except (ValueError, RecursionError):
+        return None
 
-        text = zlib.decompress(base64.b85decode(text[1:]))
-    return what.decode(), json.loads(text)
+
+def _unpacked(text: bytes) -> bytes:
+    import base64
+    import zlib
+
+    unpacking = zlib.decompressobj()
+    try:
+        whole = unpacking.decompress(base64.b85decode(text[1:]), _LARGEST)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if unpacking.unconsumed_tail:
+        raise ValueError("it unpacks to more than any answer")
+    return whole
 
 
 class Channel:
@@ -79,18 +126,16 @@ class Channel:
             line = line[os.write(self._descriptor, line) :]
 
 
-def load_job() -> dict[str, Any]:
-    """What the host left for this guest."""
-    with open("/lab/job.json", encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to import
-        job: dict[str, Any] = json.load(file)
-    return job
-
-
 def work(job: dict[str, Any], channel: Channel) -> None:
-    """Runs the job and sends what it returned, or what it failed of."""
+    """Runs the job and sends what it returned, or what it failed of.
+
+    The job begins on a multiple of `moment_s` (0: at once), so that in virtual time, where waiting costs
+    nothing, it meets the scheduler's tick alike however long its files took.
+    """
     try:
-        # What booting left to do in the background must not run beside the job.
-        time.sleep(max(0.0, job["not_before_s"] - time.monotonic()))
+        if job["moment_s"]:
+            time.sleep(-time.monotonic() % job["moment_s"])
+        importlib.invalidate_caches()  # the files have only just come
         module, _, function = job["call"].partition(":")
         __import__(module)
         call: Callable[..., Any] = getattr(sys.modules[module], function)

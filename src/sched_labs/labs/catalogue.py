@@ -1,4 +1,4 @@
-"""Which labs the book has."""
+"""Which labs there are."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import ParameterError
+from ..core import registry
+from ..core.errors import ParameterError
+
+_HINT = re.compile(r"^<details><summary>.*?</summary>\n(.*?)^</details>", re.MULTILINE | re.DOTALL)
+_HINTS = re.compile(r"^(## Hints.*?\n\n)<details>.*</details>\n+", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Lab:
-    """One folder under `labs/`.  `name` is the folder's, such as `01-cache-sizes`."""
+    """One folder of the book or of a course.  `name` is the folder's, such as `01-cache-sizes`."""
 
     folder: Path
 
@@ -26,6 +30,20 @@ class Lab:
         return first.lstrip("# ").strip()
 
     @property
+    def sheet(self) -> str:
+        """The sheet as it is read without a browser, which would fold the hints: without them."""
+        text = (self.folder / "sheet.md").read_text(encoding="utf-8")
+        command = f"sched-labs lab hint {self.word}"
+        told = f"There are {len(self.hints)}, and this shows the next one:\n\n    {command}"
+        return _HINTS.sub(rf"\1{told}\n\n", text)
+
+    @property
+    def hints(self) -> list[str]:
+        """What the sheet folds away, in order."""
+        text = (self.folder / "sheet.md").read_text(encoding="utf-8")
+        return [hint.strip() for hint in _HINT.findall(text)]
+
+    @property
     def word(self) -> str:
         """The name without its number, as commands take it."""
         return self.name.partition("-")[2]
@@ -34,6 +52,16 @@ class Lab:
     def given(self) -> list[Path]:
         """Programs that the reader's work is built into: to read and to try, not to change."""
         return sorted(self.folder.glob("*.c"))
+
+    @property
+    def starter(self) -> list[Path]:
+        """What the reader begins with, without what Python leaves beside it."""
+        return _files(self.folder / "starter")
+
+    @property
+    def solution(self) -> list[Path]:
+        """One way to solve it, in files of the same names."""
+        return _files(self.folder / "solution")
 
     @property
     def minutes(self) -> int:
@@ -46,13 +74,13 @@ class Lab:
         return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def _home() -> Path:
-    return Path(__file__).resolve().parents[3] / "labs"
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file())
 
 
 def all_labs() -> list[Lab]:
-    """All labs, by number.  Empty where the library was installed without the book."""
-    return [Lab(sheet.parent) for sheet in sorted(_home().glob("[0-9][0-9]-*/sheet.md"))]
+    """The book's labs and those of courses, by number; none where the library has neither."""
+    return [Lab(folder) for folder in registry.labs()]
 
 
 def find(name: str) -> Lab:
@@ -61,7 +89,8 @@ def find(name: str) -> Lab:
     Raises ParameterError where none or several do.
     """
     known = all_labs()
-    number = f"{int(name):02d}-" if name.isdigit() else None
+    # Only the ten digits: Python's isdigit() knows more of them, such as "²".
+    number = f"{name.lstrip('0').zfill(2)}-" if re.fullmatch("[0-9]+", name) else None
     found = [
         lab
         for lab in known

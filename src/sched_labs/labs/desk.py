@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from .. import store
-from ..errors import SchedLabError
+from ..core import store
+from ..core.errors import SchedLabError
 from . import ledger
 from .catalogue import Lab
 
@@ -21,9 +21,10 @@ def start(lab: Lab) -> Path:
     folder = place(lab)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for given in (lab.folder / "sheet.md", *lab.given):
+        (folder / "sheet.md").write_text(lab.sheet, encoding="utf-8")
+        for given in lab.given:
             shutil.copyfile(given, folder / given.name)
-        for source in sorted((lab.folder / "starter").iterdir()):
+        for source in lab.starter:
             if not (folder / source.name).exists():
                 shutil.copyfile(source, folder / source.name)
     except OSError as error:
@@ -35,11 +36,22 @@ def start(lab: Lab) -> Path:
     return folder
 
 
+def hints(lab: Lab) -> list[str]:
+    """The hints that the reader has had, and one more where there is one.  The progress counts them.
+
+    Raises SchedLabError where the lab has none.
+    """
+    if not lab.hints:
+        raise SchedLabError(
+            f"{lab.name} has no hints.", f"sched-labs lab reveal {lab.word} shows a solution."
+        )
+    had = ledger.hints_shown(lab.name)
+    if had < len(lab.hints):
+        ledger.note(lab.name, "hinted")
+    return lab.hints[: had + 1]
+
+
 def reveal(lab: Lab) -> dict[str, str]:
     """The solution: file name -> text.  The progress says from now on that it was looked at."""
     ledger.note(lab.name, "revealed")
-    return {
-        path.name: path.read_text(encoding="utf-8")
-        for path in sorted((lab.folder / "solution").iterdir())
-        if path.is_file()
-    }
+    return {path.name: path.read_text(encoding="utf-8") for path in lab.solution}

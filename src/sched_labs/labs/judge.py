@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import json
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ..core import jsontext
 
 
 class Stop(Exception):
@@ -20,22 +23,29 @@ class Stop(Exception):
 
 
 class Judge:
-    """Collects findings.  A check passes when it made at least one and none of them is missing something.
+    """Collects findings.  A check passes when it made at least one and all of them are right.
 
     lab      the name of its folder
     folder   the reader's files
-    seed     what the check's random choices come from: the same seed asks the same questions
+    seed     what the check draws comes from it; each sheet says what that is
     rng      the generator made from it
     """
 
     def __init__(self, lab: str, folder: Path, seed: int) -> None:
         self.lab, self.folder, self.seed = lab, folder, seed
         self.rng = np.random.default_rng(seed)
-        self.findings: list[tuple[bool, str]] = []
+        self.findings: list[tuple[bool | None, str]] = []
         self.remarks: list[str] = []
 
-    def expect(self, ok: bool, *, good: str, missing: str) -> bool:
-        """One finding: what is right, or what is missing (without giving it away).  Returns `ok`."""
+    def expect(self, ok: bool | None, *, good: str, missing: str, unclear: str = "") -> bool:
+        """One finding: what is right, what is missing (without giving it away), or what cannot be told now.
+
+        ok   None where this machine, as busy as it is, does not tell
+        Returns whether it is right.
+        """
+        if ok is None:
+            self.findings.append((None, unclear))
+            return False
         self.findings.append((bool(ok), good if ok else missing))
         return bool(ok)
 
@@ -43,6 +53,12 @@ class Judge:
         """Without this the check makes no sense: ends it with a finding."""
         if not ok:
             self.findings.append((False, missing))
+            raise Stop
+
+    def can_tell(self, able: bool, why: str) -> None:
+        """Without this the machine cannot judge the reader's work now, right or wrong: ends the check."""
+        if not able:
+            self.findings.append((None, why))
             raise Stop
 
     def remark(self, text: str) -> None:
@@ -68,7 +84,7 @@ class Judge:
         try:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
-            self.need(False, f"{file} cannot be loaded: {type(error).__name__}: {error}")
+            self.need(False, f"{file} cannot be loaded: {told(error, self.folder)}")
         found = getattr(module, name, None)
         self.need(callable(found), f"{file} has no function {name}.")
 
@@ -76,7 +92,7 @@ class Judge:
             try:
                 return found(*arguments)  # type: ignore[misc]
             except (Exception, SystemExit) as error:
-                self.need(False, f"{name} raised {type(error).__name__}: {error}")
+                self.need(False, f"{name} raised {told(error, self.folder)}")
 
         return call
 
@@ -92,7 +108,7 @@ class Judge:
             [str(compiler), "-O2", "-pthread", "-o", program, into / source.name],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        said = made.stderr.strip()[:2000]
+        said = made.stderr.strip().replace(f"{into}/", "")[:2000]
         self.need(made.returncode == 0, f"{header.name} does not compile:\n{said}")
         return program
 
@@ -111,7 +127,7 @@ class Judge:
             )  # fmt: skip
         self.need(status == 0, f"The program ended with status {status}: {ended.stderr.strip()[:2000]}")
         self.need(
-            len(words) == len(names) and all(word.isdigit() for word in words),
+            len(words) == len(names) and all(re.fullmatch("[0-9]{1,19}", word) for word in words),
             f"The program printed something else than its {len(names)} numbers: {ended.stdout[:200]!r}",
         )
         return dict(zip(names, map(int, words), strict=True))
@@ -120,7 +136,7 @@ class Judge:
         """The reader's answer as a JSON object; a key that begins with an underscore is a comment."""
         path = self.file(file)
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = jsontext.parse(path.read_bytes())
         except ValueError as error:
             self.need(False, f"{file} is not JSON: {error}")
         self.need(isinstance(found, dict), f"{file} does not hold one object.")
@@ -132,3 +148,19 @@ class Judge:
         right = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
         self.need(right, f"{key} must be a number from {low:g} to {high:g}; it is {value!r}.")
         return float(value)  # type: ignore[arg-type]
+
+
+def told(error: BaseException, folder: Path) -> str:
+    """An exception in a sentence: what it is, and the last line of the reader's that led to it."""
+    said = f"{type(error).__name__}: {error}"
+    places = [
+        (Path(frame.filename), frame.lineno, frame.line)
+        for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    if isinstance(error, SyntaxError) and error.filename:
+        said = f"{type(error).__name__}: {error.msg}"
+        places.append((Path(error.filename), error.lineno, (error.text or "").strip()))
+    for path, number, line in reversed(places):
+        if path.parent == folder:
+            return f"{said}\n{path.name}, line {number}: {line}"
+    return said

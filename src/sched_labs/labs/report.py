@@ -2,54 +2,59 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import secrets
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from .. import lock
-from ..errors import SchedLabError
-from . import desk, ledger
+from ..core import jsontext, lock
+from ..core.errors import ParameterError, SchedLabError
+from . import desk, keeper, ledger
 from .catalogue import Lab
 
 DEADLINE_S = 300.0
+SEEDS = 1_000_000
+_SAYS = {"findings", "remarks", "doubts"}
+
+_WORDS = {True: "ok", False: "missing", None: "cannot tell"}
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found: (right, what is right or missing) in order, remarks, and the seed it asked with.
+    """What a check found, remarks, and the seed that it asked with.
 
-    doubts: what else the machine did meanwhile, where that was much; it decides nothing.
+    findings   in order: True and what is right, False and what is missing, None and what cannot be told now
+    doubts     what else the machine did meanwhile, where that was much; it decides nothing
     """
 
     lab: str
     seed: int
-    findings: tuple[tuple[bool, str], ...]
+    findings: tuple[tuple[bool | None, str], ...]
     remarks: tuple[str, ...]
     doubts: tuple[str, ...] = field(default=(), compare=False)
 
     @property
-    def passed(self) -> bool:
-        return bool(self.findings) and all(right for right, _ in self.findings)
+    def passed(self) -> bool | None:
+        """Whether everything is right; None where nothing is missing, and not everything could be judged."""
+        told = {right for right, _ in self.findings}
+        return None if told in ({None}, {None, True}) else told == {True}
 
     def __str__(self) -> str:
-        lines = [f"{'ok     ' if right else 'missing'}  {text}" for right, text in self.findings]
-        lines += [f"note     {text}" for text in (*self.remarks, *self.doubts)]
-        if self.doubts and not self.passed:
-            lines.append("note     What is missing may be due to that: check again on a quiet machine.")
-        verdict = "passed" if self.passed else "not yet"
-        return "\n".join([*lines, f"{self.lab}: {verdict} (seed {self.seed})"])
+        told = [(_WORDS[right], text) for right, text in self.findings]
+        told += [("note", text) for text in (*self.remarks, *self.doubts)]
+        if self.passed is False and self.doubts:
+            told.append(("note", "What is missing may be due to that: check again on a quiet machine."))
+        lines = [f"{word:<13}" + text.replace("\n", "\n" + 13 * " ") for word, text in told]
+        verdict = {True: "passed", False: "not yet", None: "not judged: check again when less goes on here"}
+        return "\n".join([*lines, f"{self.lab}: {verdict[self.passed]} (seed {self.seed})"])
 
 
 def check(lab: Lab, *, seed: int | None = None) -> Report:
     """Check the reader's work on a lab, and keep the outcome in the progress.
 
-    seed: asks the same questions again; by default new ones.
+    seed: repeats what an earlier check had drawn; by default it is drawn anew.
     Raises SchedLabError when the lab was not started, or the check hung or broke.
     """
     folder = desk.place(lab)
@@ -67,42 +72,60 @@ def check_folder(
 ) -> Report:
     """Check the files in a folder, without a note in the progress.
 
-    The check and the reader's code run in a child process with its own group: an endless loop ends at the
-    deadline, and whatever they print is shown on stderr.
+    The check and the reader's code run in a process of their own.  Its keeper ends an endless loop at the
+    deadline, and whatever they started; what they print is shown on stderr.
     """
-    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    seed = secrets.randbelow(SEEDS) if seed is None else seed
+    if not 0 <= seed < SEEDS:
+        raise ParameterError(f"{seed} is no seed.", f"Give a number from 0 to {SEEDS - 1:,}.")
+    command = [sys.executable, "-m", "sched_labs.labs.run", str(lab.folder), str(folder), str(seed)]
     child = subprocess.Popen(
-        [sys.executable, "-m", "sched_labs.labs.run", str(lab.folder), str(folder), str(seed)],
-        stdin=subprocess.DEVNULL,
+        [sys.executable, "-I", keeper.__file__, str(deadline_s), *command],
+        stdin=subprocess.PIPE,  # which closes when we are gone
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+    assert child.stdin and child.stdout
     try:
-        said, _ = child.communicate(timeout=deadline_s)
-    except subprocess.TimeoutExpired:
+        said = child.stdout.read()
+    finally:
+        child.stdin.close()
+        child.wait()
+        child.stdout.close()
+    if child.returncode == keeper.OVER:
         measuring = lock.holder()
         raise SchedLabError(
             f"The check of {lab.name} was not over after {deadline_s:.0f} s and was ended.",
             f"Does your code loop for ever, or did it wait for this to end: {measuring}?"
             if measuring
             else "Does your code loop for ever?",
-        ) from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-    if child.returncode:
+        )
+    found = _read(said, lab, child.returncode)
+    if "broke" in found:
         raise SchedLabError(
-            f"The check of {lab.name} broke; what it said stands above and names the line.",
-            "If that line is in your file, mend it there. If it is in check.py, look at what your work "
+            f"The check of {lab.name} broke:\n{found['broke'].strip()}",
+            "If its last line is in your file, mend it there. If it is in check.py, look at what your work "
             "returned; where that is what the sheet asks for, the lab has a fault.",
         )
-    found = json.loads(said)
     return Report(
         lab.name,
         seed,
-        tuple((bool(right), text) for right, text in found["findings"]),
+        tuple((right, text) for right, text in found["findings"]),
         tuple(found["remarks"]),
         tuple(found["doubts"]),
     )
+
+
+def _read(said: str, lab: Lab, status: int) -> dict[str, Any]:
+    try:
+        found = jsontext.parse(said)
+        if not isinstance(found, dict) or not ("broke" in found or set(found) >= _SAYS):
+            raise ValueError("these are no findings")
+    except ValueError:
+        raise SchedLabError(
+            f"The check of {lab.name} ended with status {status} before it had said what it found.",
+            "Something in your code ended or forked Python while the check ran, such as os._exit, os.fork or "
+            "a signal. Return from your function instead.",
+        ) from None
+    return found

@@ -24,8 +24,8 @@ text "none"; a list may be empty.
 - bpf: syscall, unprivileged, capable, btf, raw_tracepoints, tracepoints, tracefs, kprobes, fentry, bcc,
   libbcc
 - helper: installed
-- cgroup: version, controllers, cpu_mount, cpu_group, cpuset_mount, cpu_limit, memory_limit_bytes, can_make,
-  make_in, can_make_cpuset, delegated
+- cgroup: version, controllers, cpu_mount, cpu_group, cpuset_mount, task_group, cpu_limit, memory_limit_bytes,
+  can_make, make_in, can_make_cpuset, delegated
 - policy: fifo, rr, deadline, batch, idle, nice_negative, slice, rtprio_limit, cap_sys_nice, rt_group_sched,
   rt_group_runtime_us
 - tunable: one per knob of the scheduler, without the prefix sched_ (`machine.tunables.KNOBS`, and whatever
@@ -35,7 +35,8 @@ text "none"; a list may be empty.
 from __future__ import annotations
 
 # In the order in which a reader wants to see them; importing a module registers its looks.
-from . import files, kernel, clock, cpu, topology, host, perf, bpf, cgroup, policy, tunables  # isort: skip
+from . import files  # isort: skip
+from . import bpf, cgroup, clock, cpu, host, kernel, perf, policy, topology, tunables
 from .facts import LABELS, Fact, gather
 from .inventory import Machine
 from .seen import Seen

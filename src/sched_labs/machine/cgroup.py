@@ -22,17 +22,20 @@ WANTED = {"cpu": ("cpu.max", "cpu.cfs_quota_us"), "cpuset": ("cpuset.cpus",)}
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Where one controller is steered. `group` is this process's folder, None where it is out of sight."""
+    """Where one controller is steered. `group` is a process's folder, None where it is out of sight."""
 
     version: str  # "v1" or "v2"
     mount: str
     group: str | None
 
 
-def hierarchy(seen: Seen, controller: str) -> Hierarchy | None:
-    """The mounted hierarchy that has a controller (cpu, cpuset, memory), None where none has it."""
+def hierarchy(seen: Seen, controller: str, process: int | str = "self") -> Hierarchy | None:
+    """The mounted hierarchy that has a controller (cpu, cpuset, memory), None where none has it.
+
+    Its group is that of a process, by default our own.
+    """
     own = {}
-    for line in (files.read("/proc/self/cgroup") or "").splitlines():
+    for line in (files.read(f"/proc/{process}/cgroup") or "").splitlines():
         _, names, path = [*line.split(":", 2), "", ""][:3]
         for name in names.split(","):
             own[name] = path
@@ -75,6 +78,7 @@ def lineage(found: Hierarchy) -> list[str]:
         "cgroup.cpu_mount": "where the cpu controller is",
         "cgroup.cpu_group": "this process's group there",
         "cgroup.cpuset_mount": "where the cpuset controller is",
+        "cgroup.task_group": "where this process's nice values count",
         "cgroup.cpu_limit": "CPU quota on this process",
         "cgroup.memory_limit_bytes": "memory limit on this process",
     }
@@ -95,8 +99,31 @@ def look_groups(seen: Seen) -> Iterator[Fact]:
     yield Fact("cgroup.cpu_group", group, "", "/proc/self/cgroup", "" if group else hidden)
     none = "no mounted hierarchy has the cpuset controller"
     yield Fact("cgroup.cpuset_mount", cpuset.mount if cpuset else None, "", source, "" if cpuset else none)
+    yield task_group(cpu)
     yield cpu_limit(cpu)
     yield memory_limit(hierarchy(seen, "memory"))
+
+
+def task_group(found: Hierarchy | None) -> Fact:
+    """Within what nice values are held against each other: the scheduler weighs groups first, then threads.
+
+    A thread's group is the nearest control group that has the cpu controller.  In the root group it is the
+    session's autogroup, where the kernel makes those (autogroup_task_wanted() in kernel/sched/autogroup.c).
+    """
+    key, source = "cgroup.task_group", "/proc/self/cgroup and /proc/self/autogroup"
+    if found and not found.group:
+        return Fact(key, None, "", source, "the group is outside of what this container sees")
+    for folder in lineage(found) if found else []:
+        if (
+            found
+            and folder != found.mount
+            and any(files.read(f"{folder}/{name}") for name in ("cpu.weight", *WANTED["cpu"]))
+        ):
+            return Fact(key, "its control group", "", source, folder)
+    if files.read("/proc/sys/kernel/sched_autogroup_enabled") == "1":
+        mark = (files.read("/proc/self/autogroup") or "").partition(" ")[0]
+        return Fact(key, "its session (autogroup)", "", source, mark.lstrip("/"))
+    return Fact(key, "the whole machine", "", source)
 
 
 def controllers(seen: Seen) -> list[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ParameterError
+from ..core.errors import ParameterError
+from ..core.words import size_text, time_text
 from .facts import Fact, Value
 from .files import cpu_ranges
 from .topology import Cache, Cpu, Node
@@ -82,13 +84,16 @@ class Machine:
         """Every fact for people: columns group, fact, value, source, note."""
         import pandas as pd
 
-        rows = [
+        return pd.DataFrame(self.rows(), columns=["group", "fact", "value", "source", "note"])
+
+    def rows(self, keys: Sequence[str] | None = None) -> list[tuple[str, str, str, str, str]]:
+        """The same as plain rows; only of these facts where keys are named."""
+        return [
             (_GROUPS[group], fact.name, human(fact.value, fact.unit), fact.source, fact.why)
             for group in _GROUPS
             for fact in self.facts.values()
-            if fact.group == group
+            if fact.group == group and (keys is None or fact.key in keys)
         ]
-        return pd.DataFrame(rows, columns=["group", "fact", "value", "source", "note"])
 
     def to_json(self) -> dict[str, Any]:
         """Everything as JSON-able data: facts by key, CPUs, nodes, caches by CPU."""
@@ -118,7 +123,8 @@ class Machine:
             "huge_pages": "memory.huge_pages", "governor": "cpu.governor", "turbo": "cpu.turbo",
             "idle_driver": "cpu.idle_driver", "hypervisor": "host.hypervisor", "container": "host.container",
             "wsl": "host.wsl", "pmu": "pmu.available", "cgroup": "cgroup.version",
-            "cpu_limit": "cgroup.cpu_limit", "slice_ns": "kernel.slice_ns",
+            "cpu_limit": "cgroup.cpu_limit", "task_group": "cgroup.task_group",
+            "slice_ns": "kernel.slice_ns",
         }  # fmt: skip
         flat = {name: self.facts[key].value for name, key in kept.items()}
         return {name: human(v, "") if isinstance(v, list) else v for name, v in flat.items()}
@@ -146,16 +152,7 @@ def human(value: Value, unit: str) -> str:
     if isinstance(value, str):
         return value
     if unit == "bytes":
-        return _scaled(value, 1024, ("bytes", "KiB", "MiB", "GiB", "TiB"))
+        return size_text(value, 4)
     if unit in ("ns", "us"):
-        return _scaled(value, 1000, ("ns", "µs", "ms", "s")[1 if unit == "us" else 0 :])
+        return time_text(value * (1000 if unit == "us" else 1), 4)
     return f"{value:g} {unit}".rstrip() if isinstance(value, float) else f"{value} {unit}".rstrip()
-
-
-def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
-    size, unit = float(value), units[0]
-    for unit in units:
-        if abs(size) < step or unit == units[-1]:
-            break
-        size /= step
-    return f"{size:.4g} {unit}"

@@ -20,8 +20,9 @@ from tornado import web
 from traitlets import Bool, Unicode
 from traitlets.config import Configurable
 
-from .. import labs, store
-from ..errors import ParameterError, SchedLabError
+from .. import labs
+from ..core import store
+from ..core.errors import ParameterError, SchedLabError
 
 BODY_LIMIT = 4096  # bytes; a prediction has under two hundred
 
@@ -98,13 +99,13 @@ class PredictionsHandler(APIHandler):
     @web.authenticated
     @authorized
     def get(self) -> None:
-        """Return all of them: `{question id: {"value": number, "unit": str, ...}}`."""
+        """Return all of them: `{question id: {"value": number or word, "unit": str, ...}}`."""
         self._answer(store.predictions)
 
     @web.authenticated
     @authorized
     def post(self) -> None:
-        """Keep one: `{"question": str, "value": number, "unit": str}`."""
+        """Keep one: `{"question": str, "value": number or word, "unit": str}`; a value of null forgets it."""
         if len(self.request.body) > BODY_LIMIT:
             raise web.HTTPError(413, "A prediction is shorter than that.")
         sent = self.get_json_body()
@@ -113,8 +114,10 @@ class PredictionsHandler(APIHandler):
         question, value, unit = sent.get("question"), sent.get("value"), sent.get("unit")
         if not (isinstance(question, str) and isinstance(unit, str)):
             raise web.HTTPError(400, "question and unit are words.")
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise web.HTTPError(400, "value is a number.")
+        if value is None:
+            return self._answer(lambda: store.drop_prediction(question))
+        if isinstance(value, bool) or not isinstance(value, str if unit == "word" else int | float):
+            raise web.HTTPError(400, "value is a number, or one of the question's words.")
         self._answer(lambda: store.save_prediction(question, value, unit))
 
     def _answer(self, ask: Any) -> None:

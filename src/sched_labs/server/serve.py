@@ -11,22 +11,28 @@ import os
 import secrets
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from .. import store
-from ..errors import SchedLabError
+from ..core import store
+from ..core.errors import SchedLabError
 from . import desk
 
 _SETTINGS = Path(__file__).with_name("lab-settings")
 
 
 def run(
-    html: Path, *, notebooks: Path, port: int = 8888, browser: bool = False, forwarded: int | None = None
+    html: Path,
+    *,
+    notebooks: Mapping[str, Path],
+    port: int = 8888,
+    browser: bool = False,
+    forwarded: int | None = None,
 ) -> NoReturn:
     """Serve until Ctrl-C, then end this process.
 
-    `html` holds the finished pages, `notebooks` the book's chapters, of which the reader gets copies.
+    `html` holds the finished pages, `notebooks` the chapters by name, of which the reader gets copies.
     `forwarded`: this is a virtual machine, and the reader's browser comes through this port of its host.
     """
     if not (html / "index.html").is_file():

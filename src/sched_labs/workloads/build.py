@@ -12,16 +12,39 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from ..errors import ParameterError, WorkloadError
-from ..store import cache_folder
+from ..core import registry
+from ..core.errors import ParameterError, WorkloadError
+from ..core.store import cache_folder
 
-SOURCES = Path(__file__).parent / "src"
+SHARED = registry.SHARED_PROGRAMS
 FLAGS = ("-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread")
+
+
+def _sources() -> dict[str, Path]:
+    """Every workload's source: shared ones, and those that stand beside their experiment."""
+    found: dict[str, Path] = {}
+    for folder in (SHARED, *registry.folders()):
+        for path in sorted(folder.glob("*.c")):
+            found.setdefault(path.stem, path)
+    return found
 
 
 def names() -> list[str]:
     """The workloads there are."""
-    return sorted(source.stem for source in SOURCES.glob("*.c"))
+    return sorted(_sources())
+
+
+def source(name: str) -> Path:
+    """The source of a workload.  Raises ParameterError for an unknown name."""
+    shared = SHARED / f"{name}.c"
+    if (
+        shared.is_file() and name == shared.stem
+    ):  # a guest has its programs' sources here, and need not look for experiments
+        return shared
+    known = _sources()
+    if name not in known:
+        raise ParameterError(f"There is no workload {name!r}.", f"There are: {', '.join(sorted(known))}.")
+    return known[name]
 
 
 def _compiler() -> str:
@@ -49,10 +72,11 @@ def _compiler_version(compiler: str) -> str:
     return answer.stdout.splitlines()[0] if answer.stdout else ""
 
 
-def headers(name: str) -> list[str]:
-    """The headers of this folder that a workload's source includes, in its order."""
-    source = (SOURCES / f"{name}.c").read_text(encoding="utf-8")
-    return re.findall(r'^#include "([a-z]+\.h)"', source, re.MULTILINE)
+def headers(name: str) -> list[Path]:
+    """The headers that a workload's source includes, in its order: of its own folder, or shared ones."""
+    path = source(name)
+    named = re.findall(r'^#include "([a-z_]+\.h)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+    return [beside if (beside := path.with_name(one)).exists() else SHARED / one for one in named]
 
 
 def recipe(name: str) -> str:
@@ -61,8 +85,8 @@ def recipe(name: str) -> str:
     The compiler is not in it: where a binary is already there, none is needed to run it.
     """
     digest = hashlib.sha256()
-    for source in (*headers(name), f"{name}.c"):
-        digest.update((SOURCES / source).read_bytes())
+    for path in (*headers(name), source(name)):
+        digest.update(path.read_bytes())
     digest.update(" ".join((*FLAGS, platform.machine())).encode())
     return digest.hexdigest()[:16]
 
@@ -72,8 +96,6 @@ def path(name: str) -> Path:
 
     Raises ParameterError for an unknown name, WorkloadError where it cannot be built.
     """
-    if name not in names():
-        raise ParameterError(f"There is no workload {name!r}.", f"There are: {', '.join(names())}.")
     binary = cache_folder() / "workloads" / recipe(name) / name
     if not os.access(binary, os.X_OK):
         _compile(name, binary)
@@ -92,7 +114,7 @@ def _compile(name: str, binary: Path) -> None:
             "Set XDG_CACHE_HOME to a folder that you may write.",
         ) from error
     try:
-        command = [compiler, *FLAGS, "-o", temporary, str(SOURCES / f"{name}.c")]
+        command = [compiler, *FLAGS, f"-I{SHARED}", "-o", temporary, str(source(name))]
         built = subprocess.run(command, capture_output=True, text=True, timeout=120)
         if built.returncode:
             raise WorkloadError(

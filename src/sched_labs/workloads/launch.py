@@ -18,10 +18,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from ..errors import WorkloadError
+from ..core.errors import ThreadLimitError, WorkloadError
 from .build import path
 
 MARKER = "SCHED_LABS_RUN"  # in the environment of every workload, so that `sched-labs clean` can find orphans
+_NO_THREAD = 11  # LAB_NO_THREAD in lab.h
 _GRACE_S = 5.0  # how long past its own deadline a workload may take before it is killed from here
 
 
@@ -71,11 +72,11 @@ class Workload:
     def __init__(self, name: str, arguments: Sequence[str], deadline_s: float) -> None:
         self.name = name
         self.tids: list[int] = []
+        binary = path(name)  # compiled if need be, which is not the workload's time
         self._deadline = time.monotonic() + deadline_s + _GRACE_S
         self._deadline_s = deadline_s
         self._buffer = b""
         self._done = False
-        binary = path(name)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in end()
         try:
             self._process = subprocess.Popen(
@@ -83,7 +84,9 @@ class Workload:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                start_new_session=True,
+                # Not a session of its own: each session is a task group (autogroup), and between two groups
+                # nice values and the number of threads count for nothing.
+                process_group=0,
                 env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C", MARKER: owner_mark()},
             )
         except OSError as error:
@@ -192,6 +195,10 @@ class Workload:
             return WorkloadError(
                 f"The workload {self.name} did not finish within its deadline of {self._deadline_s:.0f} s.",
                 "Measure fewer points, or close what else keeps this machine busy.",
+            )
+        if status == _NO_THREAD:
+            return ThreadLimitError(
+                f"The workload {self.name} may not start as many threads: {said}", "Ask for fewer."
             )
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         return WorkloadError(

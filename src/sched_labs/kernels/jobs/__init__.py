@@ -1,11 +1,11 @@
 """Jobs that run in a guest, useful by themselves.
 
-A job is a function of plain parameters that returns what JSON can hold.  It runs as root on a kernel of its
-own,
-with nothing else on the machine, so it may write cgroups and tunables without putting anything back.
+A job is a function of plain parameters that returns what JSON can hold.
+It runs as root on a kernel of its own, with nothing else on the machine, so it may write tunables without
+putting anything back.
 
-The guest gets the job's module and what that may import, no more: few files boot faster, and a recorded
-deterministic result stays comparable as long as they stay the same.
+The guest gets the job's module and what that may import, no more: a recorded deterministic result stays
+comparable as long as they stay the same.
 """
 
 from __future__ import annotations
@@ -23,11 +23,6 @@ _HERE = "sched_labs.kernels.jobs"
 JOBS = {
     "hello": Job(f"{_HERE}.basic:hello", (), "which kernel answers; the smallest job"),
     "survey": Job(f"{_HERE}.basic:survey", (), "the machine survey, as this kernel sees itself"),
-    "sleeper_among_hogs": Job(
-        f"{_HERE}.sleeper:sleeper_among_hogs",
-        ("sleeper",),
-        "how late a light sleeper wakes among hogs on its CPU",
-    ),
     "long_system_call": Job(
         f"{_HERE}.sleeper:long_system_call",
         ("sleeper",),

@@ -15,6 +15,6 @@ def hello() -> dict[str, Any]:
 def survey() -> dict[str, Any]:
     """The machine survey as this kernel sees itself: scheduler, tunables with their names here, preemption,
     cgroups."""
-    from sched_labs.machine import survey
+    from ...machine import survey
 
     return survey().to_json()

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-import json
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
-from sched_labs import cgroups
-from sched_labs.workloads.launch import start
+from ...limits import cgroups
+from ...workloads.launch import start
+from . import lending
 
 _ROOT = Path("/sys/fs/cgroup")
 
 
 def limited(
-    helper: str, quota_us: int = 20_000, period_us: int = 50_000, burst_us: int = 0, ms: int = 500
+    quota_us: int = 20_000, period_us: int = 50_000, burst_us: int = 0, ms: int = 500
 ) -> dict[str, Any]:
     """A worker that never sleeps, under a limit, on the last CPU.
 
     What the kernel's files said, what it counted, the worker's gaps, and what was left of our groups at the
     end and after a group was left behind on purpose; and the same for ordinary users: in a delegated group,
-    and in one that `helper`, a file of the guest, lends.
+    and in one that the privileged helper lends, or does not.
     """
     cpu = max(os.sched_getaffinity(0))
     before = (_ROOT / "cgroup.subtree_control").read_text().split()
@@ -57,7 +52,9 @@ def limited(
     answer["switched_on"] = [before, (_ROOT / "cgroup.subtree_control").read_text().split()]
     answer["cleared"] = _left_and_cleared()
     answer["as_user"] = _as_user()
-    answer["lent"] = _lent(helper)
+    answer["lent"] = lending.lent()
+    answer["refused"] = lending.refused()
+    answer["given_back"] = lending.given_back()
     return answer
 
 
@@ -112,88 +109,7 @@ def _as_user(uid: int = 1000) -> list[str]:
         said = pipe.read()
     os.waitpid(child, 0)
     left = [path.name for path in own.iterdir() if path.is_dir()]
-    _wait_until_empty(scope)
+    lending.wait_until_empty(scope)
     scope.rmdir()
     own.rmdir()
     return [said, *left]
-
-
-def _wait_until_empty(folder: Path) -> None:
-    """The guard of a program that ended without a word looks once more."""
-    end = time.monotonic() + 30
-    while (folder / "cgroup.procs").read_text() and time.monotonic() < end:
-        time.sleep(0.05)
-
-
-def _lent(helper: str, uid: int = 1000) -> dict[str, Any]:
-    """What the privileged helper lends an ordinary user who may write no group.
-
-    What the user's program saw, and what was left when it had ended.
-    """
-    (_ROOT / "cgroup.subtree_control").write_text("+cpu")
-    before = (_ROOT / "cgroup.subtree_control").read_text().split()
-    slice_ = _ROOT / "user.slice"
-    session = slice_ / "session"
-    for folder in (slice_, session):
-        folder.mkdir()
-    (slice_ / "cpu.max").write_text("50000 100000")
-    lender = _load(helper)
-    ours, theirs = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        (session / "cgroup.procs").write_text(str(os.getpid()))
-        os.write(ours[1], b".")
-        os.setgid(uid)
-        os.setuid(uid)
-        os.read(theirs[0], 1)  # until the group is lent
-        os.write(ours[1], json.dumps(_borrow()).encode())
-        os._exit(0)
-    os.read(ours[0], 1)  # it is in its session
-    caller = lender.Caller({})
-    caller.uid = caller.gid = uid
-    loan = lender.Loan(caller, child)
-    folder = Path(loan.lent[0][1])
-    lent: dict[str, Any] = {
-        "folder": str(folder),
-        "lent_to": [folder.stat().st_uid, (folder / "cpu.max").stat().st_uid],
-    }
-    os.write(theirs[1], b".")
-    said: dict[str, Any] = json.loads(os.read(ours[0], 1 << 16))
-    os.waitpid(child, 0)
-    loan.end()
-    left = [str(path) for path in _ROOT.glob("**/sched-labs*")]
-    after = (_ROOT / "cgroup.subtree_control").read_text().split()
-    lent["switched_off"] = not (slice_ / "cgroup.subtree_control").read_text().split()
-    _wait_until_empty(session)
-    session.rmdir()
-    slice_.rmdir()
-    return lent | said | {"left": left, "switched_on": [before, after]}
-
-
-def _borrow() -> dict[str, Any]:
-    """As the user, from inside the group that was lent."""
-    try:
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
-        with cgroups.group("mine", quota_us=5_000, cpus=[0]) as group:
-            group.add(child.pid)
-            said = {
-                "path": group.path,
-                "limit": list(group.read_limit()),
-                "inside": child.pid in group.pids(),
-                "cpus": (Path(group.path) / "cpuset.cpus").read_text().strip(),
-            }
-        child.kill()
-        child.wait()
-        return said
-    except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"}
-
-
-def _load(path: str) -> Any:
-    """The helper's code: a program whose name is no module's."""
-    loader = importlib.machinery.SourceFileLoader("lender", path)
-    spec = importlib.util.spec_from_loader("lender", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module

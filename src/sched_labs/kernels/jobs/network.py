@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Any
 
-from sched_labs.kernels.jobs import experiment
+from . import experiment
 
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x41
 

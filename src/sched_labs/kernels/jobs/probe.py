@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from sched_labs.probes import runqlat
-from sched_labs.probes.waits import bin_edges_ns
-from sched_labs.workloads.launch import start
+from ...probes import runqlat
+from ...probes.waits import bin_edges_ns
+from ...workloads.launch import start
 
 
 def run_queue(hogs: int = 3, period_us: int = 10_000, wakes: int = 100) -> dict[str, Any]:

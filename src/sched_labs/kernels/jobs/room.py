@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Sequence
 
-from sched_labs.probes import runqlat
-from sched_labs.probes.waits import Waits
-from sched_labs.workloads.launch import start
+from ...probes import runqlat
+from ...probes.waits import Waits
+from ...workloads.launch import start
 
 HERE, THERE = 1, 0  # where the threads wait; the other CPU of a guest with two
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from sched_labs.errors import ParameterError
-from sched_labs.workloads.launch import start
+from ...core.errors import ParameterError
+from ...workloads.launch import start
 
 
 def yielding(threads: int = 2, yields: int = 1000) -> dict[str, Any]:

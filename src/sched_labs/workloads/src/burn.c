@@ -18,6 +18,7 @@
  * It lasts --duration-ms.  SIGINT (Ctrl-C, when you run it by hand) ends it earlier, with all its records.
  */
 #include "lab.h"
+#include "schedstat.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -33,10 +34,6 @@ static struct {
 struct gap {
     int64_t at_ns, ns;
     long switches; /* how often the kernel switched this worker out since its last gap */
-};
-
-struct schedstat {
-    int64_t run_ns, wait_ns, timeslices;
 };
 
 static struct worker {
@@ -55,26 +52,6 @@ static void stop(int signal)
 {
     (void)signal;
     atomic_store(&over, true);
-}
-
-/* What the kernel has counted for this thread; zeros where it does not count. */
-static struct schedstat schedstat_now(void)
-{
-    struct schedstat s = {0, 0, 0};
-    FILE *file = fopen("/proc/thread-self/schedstat", "re");
-    if (file) {
-        if (fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNd64, &s.run_ns, &s.wait_ns, &s.timeslices) != 3)
-            s = (struct schedstat){0, 0, 0};
-        fclose(file);
-    }
-    return s;
-}
-
-static long involuntary_now(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_THREAD, &usage);
-    return usage.ru_nivcsw;
 }
 
 /* The same work every time: each step needs the result of the one before, and the empty asm keeps the compiler
@@ -183,8 +160,7 @@ int main(int argc, char **argv)
         size_t bytes = (size_t)plan.most_gaps * sizeof(struct gap);
         workers[i].gaps = lab_shared(bytes);
         memset(workers[i].gaps, 0, bytes); /* no page fault later */
-        if (pthread_create(&threads[i], NULL, be_worker, &workers[i]))
-            lab_fail("cannot start a thread");
+        threads[i] = lab_thread(be_worker, &workers[i]);
         while (!workers[i].tid)
             sched_yield();
         tids[i] = workers[i].tid;

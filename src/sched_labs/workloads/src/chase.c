@@ -22,6 +22,7 @@
  */
 #include "lab.h"
 #include "perf.h"
+#include "ring.h"
 
 #include <getopt.h>
 #include <stdbool.h>
@@ -55,48 +56,6 @@ static char *map(size_t bytes)
     madvise(memory, bytes, MADV_NOHUGEPAGE);
     memset(memory, 0, bytes);
     return memory;
-}
-
-/* A small random generator (xorshift), so that a seed gives the same walk on every machine. */
-static uint64_t next_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
-
-/* Links the lines of a set into one ring and returns where it begins. */
-static void **link_ring(char *memory, size_t lines)
-{
-    size_t *order = malloc(lines * sizeof *order);
-    if (!order)
-        lab_fail("no memory for %zu lines", lines);
-    for (size_t i = 0; i < lines; i++)
-        order[i] = i;
-    if (plan.random_order) {
-        uint64_t state = 0x9e3779b97f4a7c15u ^ (uint64_t)plan.seed;
-        for (size_t i = lines - 1; i > 0; i--) { /* Fisher-Yates: every order equally likely */
-            size_t j = next_random(&state) % (i + 1), keep = order[i];
-            order[i] = order[j];
-            order[j] = keep;
-        }
-    }
-    for (size_t i = 0; i < lines; i++)
-        *(void **)(memory + order[i] * plan.line) = memory + order[(i + 1) % lines] * plan.line;
-    void **first = (void **)(memory + order[0] * plan.line);
-    free(order);
-    return first;
-}
-
-/* The measured walk, from a line on; returns where it ended.  The empty asm "uses" that address, so that the
- * compiler must keep every load. */
-static void **walk(void **line, size_t lines)
-{
-    for (size_t i = 0; i < lines; i++)
-        line = *line;
-    __asm__ volatile("" : : "r"(line) : "memory");
-    return line;
 }
 
 /* Reads lines drawn at random, some often before others once.  Every line holds zero, but the processor does
@@ -183,7 +142,7 @@ static uint64_t state = 0x9e3779b97f4a7c15u;
 static void **one_pass(long pass, void **at, size_t lines)
 {
     if (!plan.blocks)
-        return walk(at, (size_t)(plan.burst * plan.stint));
+        return walk_ring(at, (size_t)(plan.burst * plan.stint));
     int64_t before = lab_now_ns();
     for (long i = 0; i < plan.blocks; i++) {
         state = draw(victims_set, lines, state, plan.block);
@@ -202,7 +161,7 @@ static void measure(long trial, int which, void **first, size_t lines)
     if (plan.blocks)
         state = draw(victims_set, lines, state, plan.block * plan.blocks);
     else
-        at = walk(first, lines);
+        at = walk_ring(first, lines);
     struct lab_tally before = lab_tally_now();
     for (long i = 0; i < plan.passes; i++) {
         int64_t leave = lab_now_ns();
@@ -292,16 +251,16 @@ int main(int argc, char **argv)
     if (!plan.stint)
         plan.stint = (long)lines;
     victims_set = map(plan.working_set); /* before the fork, so that a shared set is shared */
-    pthread_t thread;
     if (plan.processes) {
         if (lab_fork() == 0) {
             partner(NULL);
             _exit(0);
         }
-    } else if (pthread_create(&thread, NULL, partner, NULL)) {
-        lab_fail("cannot start a thread");
+    } else {
+        lab_thread(partner, NULL);
     }
-    void **first = plan.blocks ? NULL : link_ring(victims_set, lines);
+    uint64_t seed = RING_SEED ^ (uint64_t)plan.seed;
+    void **first = plan.blocks ? NULL : link_ring(victims_set, lines, plan.line, plan.random_order, &seed);
     seen = calloc((size_t)plan.passes, sizeof *seen);
     if (!seen)
         lab_fail("no memory for %ld passes", plan.passes);

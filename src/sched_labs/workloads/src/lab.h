@@ -49,6 +49,21 @@ __attribute__((noreturn, format(printf, 1, 2))) static inline void lab_fail(cons
     exit(1);
 }
 
+/* The status of a workload that may not have as many threads as it was asked to: no failure of its own. */
+#define LAB_NO_THREAD 11
+
+/* Starts a thread, or says that there may not be another one (pids.max, RLIMIT_NPROC) and ends the workload. */
+static inline pthread_t lab_thread(void *(*function)(void *), void *argument)
+{
+    pthread_t thread;
+    int error = pthread_create(&thread, NULL, function, argument);
+    if (error) {
+        fprintf(stderr, "cannot start a thread: %s\n", strerror(error));
+        exit(LAB_NO_THREAD);
+    }
+    return thread;
+}
+
 static inline int64_t lab_clock_ns(clockid_t clock)
 {
     struct timespec t;
@@ -174,6 +189,15 @@ static inline pid_t lab_fork(void)
     return child;
 }
 
+/* Waits for the next line on standard input: the library says when a workload with several blocks goes on. */
+static inline void lab_wait_for_a_line(void)
+{
+    char byte = 0;
+    while (byte != '\n')
+        if (read(STDIN_FILENO, &byte, 1) != 1)
+            kill(0, SIGKILL); /* whoever started us has gone */
+}
+
 /* The barrier: names the threads that do the work, then waits for a line on standard input. */
 static inline void lab_barrier(const pid_t *tids, int count)
 {
@@ -182,10 +206,7 @@ static inline void lab_barrier(const pid_t *tids, int count)
         printf(" tid=%d", (int)tids[i]);
     putchar('\n');
     fflush(stdout);
-    char byte = 0;
-    while (byte != '\n')
-        if (read(STDIN_FILENO, &byte, 1) != 1)
-            kill(0, SIGKILL); /* whoever started us has gone */
+    lab_wait_for_a_line();
 }
 
 /* Last thing in main(): every record is out.  Children are waited for, so that their CPU time is counted as ours. */

@@ -117,8 +117,7 @@ int main(int argc, char **argv)
     pthread_t threads[MOST_HOGS];
     pid_t tids[1 + MOST_HOGS] = {lab_tid()};
     for (long i = 0; i < plan.hogs; i++) {
-        if (pthread_create(&threads[i], NULL, be_hog, &hogs[i]))
-            lab_fail("cannot start a thread");
+        threads[i] = lab_thread(be_hog, &hogs[i]);
         while (!hogs[i].tid)
             sched_yield();
         tids[1 + i] = hogs[i].tid;

@@ -23,6 +23,7 @@
  *     end block=0 elapsed_ns=...
  */
 #include "lab.h"
+#include "schedstat.h"
 #include "work.h"
 
 #include <getopt.h>
@@ -36,10 +37,6 @@ static struct {
     bool sleeps;
 } plan = {4, 50, 50, 200, 1, false};
 
-struct schedstat {
-    int64_t run_ns, wait_ns, timeslices;
-};
-
 static struct worker {
     _Atomic pid_t tid;
     long wakeup[BINS], preempted[BINS];
@@ -51,26 +48,6 @@ static struct worker {
 static pthread_barrier_t gate;
 static int64_t start_ns, end_ns, burst_ns;
 static long burst_steps;
-
-/* What the kernel has counted for this thread; zeros where it does not count. */
-static struct schedstat schedstat_now(void)
-{
-    struct schedstat s = {0, 0, 0};
-    FILE *file = fopen("/proc/thread-self/schedstat", "re");
-    if (file) {
-        if (fscanf(file, "%" SCNd64 " %" SCNd64 " %" SCNd64, &s.run_ns, &s.wait_ns, &s.timeslices) != 3)
-            s = (struct schedstat){0, 0, 0};
-        fclose(file);
-    }
-    return s;
-}
-
-static long involuntary_now(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_THREAD, &usage);
-    return usage.ru_nivcsw;
-}
 
 static void count(long *bins, int64_t ns)
 {
@@ -169,14 +146,6 @@ static void report(long block, int64_t elapsed)
 }
 
 /* A line on standard input starts the next block. */
-static void wait_for_a_line(void)
-{
-    char byte = 0;
-    while (byte != '\n')
-        if (read(STDIN_FILENO, &byte, 1) != 1)
-            kill(0, SIGKILL); /* whoever started us has gone */
-}
-
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -212,8 +181,7 @@ int main(int argc, char **argv)
     static pthread_t threads[MOST_WORKERS];
     static pid_t tids[MOST_WORKERS];
     for (long i = 0; i < plan.workers; i++) {
-        if (pthread_create(&threads[i], NULL, be_worker, &workers[i]))
-            lab_fail("cannot start a thread");
+        threads[i] = lab_thread(be_worker, &workers[i]);
         while (!workers[i].tid)
             sched_yield();
         tids[i] = workers[i].tid;
@@ -222,7 +190,7 @@ int main(int argc, char **argv)
 
     for (long block = 0; block < plan.blocks; block++) {
         if (block > 0)
-            wait_for_a_line();
+            lab_wait_for_a_line();
         start_ns = lab_now_ns() + 10000000; /* time for every worker to fall asleep, so that they start together */
         end_ns = start_ns + plan.duration_ms * 1000000;
         pthread_barrier_wait(&gate);

@@ -145,8 +145,7 @@ int main(int argc, char **argv)
     static pthread_t threads[MOST_YIELDERS];
     static pid_t tids[MOST_YIELDERS];
     for (int i = 0; i < plan.threads; i++) {
-        if (pthread_create(&threads[i], NULL, be_yielder, &yielders[i]))
-            lab_fail("cannot start a thread");
+        threads[i] = lab_thread(be_yielder, &yielders[i]);
         while (!*(volatile pid_t *)&yielders[i].tid)
             sched_yield();
         tids[i] = yielders[i].tid;

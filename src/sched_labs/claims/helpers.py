@@ -1,0 +1,69 @@
+"""What checks share: finding the row that a sentence speaks of, and judging an interval.
+
+A check ends in one of three ways, and these say them alike: the interval lies on one side of the number that
+the sentence names (*holds here*, *does not hold here*), or it spans it (*cannot tell here*).
+"""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from ..draw.axes import number_text
+from .base import FAILS, HOLDS, CannotTell, Verdict
+
+
+def one_row(table: pd.DataFrame, what: str = "", **wanted: object) -> pd.Series:
+    """The first row with these values.  CannotTell, naming `what` or the values, where the run has none."""
+    found = table
+    for column, value in wanted.items():
+        found = found[found[column] == value]
+    if found.empty:
+        raise CannotTell(f"This run did not measure {what or ', '.join(map(repr, wanted.values()))}.")
+    return found.iloc[0]
+
+
+def above(low: float, high: float, bound: float, reason: str) -> Verdict:
+    """Holds where the whole interval lies above the bound, fails where it lies below it."""
+    if low > bound:
+        return Verdict(HOLDS, reason)
+    if high < bound:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans {number_text(bound, 2)}: {reason}")
+
+
+def within(low: float, high: float, least: float, most: float, reason: str) -> Verdict:
+    """Holds where the interval lies inside the limits, fails where it lies outside.
+
+    CannotTell where it spans one of them, or there is none.
+    """
+    if math.isnan(low) or math.isnan(high):
+        raise CannotTell("This run saw too few waits for it.")
+    if low >= least and high <= most:
+        return Verdict(HOLDS, reason)
+    if high < least or low > most:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans a limit: {reason}")
+
+
+def more_than(one: tuple[float, float], other: tuple[float, float], reason: str) -> Verdict:
+    """Holds where the first interval (low, high) lies above the second, fails where it lies below it."""
+    if one[0] > other[1]:
+        return Verdict(HOLDS, reason)
+    if one[1] < other[0]:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def tail_ratio(above: pd.Series, below: pd.Series) -> tuple[float, float]:
+    """How many times as long the p99 of one row is as that of the other: the ends of the interval."""
+    ends = [row[end] for row in (above, below) for end in ("p99_lo_ns", "p99_hi_ns")]
+    if not all(math.isfinite(end) and end > 0 for end in ends):
+        raise CannotTell("One trial says nothing about how trials vary.")
+    return ends[0] / ends[3], ends[1] / ends[2]
+
+
+def count(value: float) -> str:
+    """A count in words of a reason: two digits below a hundred, all of them above."""
+    return number_text(value, 2) if value < 100 else f"{value:,.0f}"

@@ -1,0 +1,403 @@
+"""Claims whose truth depends on the kernel, each judged on every kernel of the gallery and on this machine.
+
+Per kernel there is the recorded run of the sleeper among hogs, and what the kernel told of itself.
+
+Most of these ask for a fact that the kernel tells of itself.  Such a verdict has no statistic; its control
+are the other kernels beside it, its design is to read and to change nothing, and its opponent would say that
+a distribution sets it otherwise, which is why the reason names the value.  The others say it in their checks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from .. import machine
+from ..claims.base import _CLASS, FAILS, HOLDS, UNKNOWN, CannotTell, Verdict
+from ..claims.sources import linked
+from ..core.result import Result
+from ..draw.axes import clock, number_text, time_text
+from . import gallery
+
+THIS = "this machine"
+WAKEUP_ARTICLE = "an article on wake-up latency, quoted in a web course on scheduler latency"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of one kernel: what it told of itself, its run, and the run of CFS to compare it with.
+
+    Both runs are of sleeper.among_hogs; only runs on the same clock are compared.
+    `sources` says where each fact was read; `quota` and `yields` are the kernel's rows of
+    `gallery.throttling()` and `gallery.yields()`, where there are any.
+    """
+
+    facts: Mapping[str, Any]
+    sleeper: Result
+    cfs: Result | None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    quota: Mapping[Any, Any] | None = None
+    yields: Mapping[Any, Any] | None = None
+
+    def fact(self, key: str) -> Any:
+        value = self.facts.get(key)
+        if value is None:
+            raise CannotTell(f"This kernel does not tell its {key.partition('.')[2]}.")
+        return value
+
+    @property
+    def eevdf(self) -> bool:
+        return bool(self.fact("kernel.scheduler") == "EEVDF")
+
+
+@dataclass(frozen=True)
+class KernelClaim:
+    """A sentence, where it was said, and the check on one kernel."""
+
+    id: str
+    text: str
+    source: str
+    test: Callable[[Evidence], Verdict]
+
+    def check(self, evidence: Evidence) -> Verdict:
+        try:
+            return self.test(evidence)
+        except CannotTell as reason:
+            return Verdict(UNKNOWN, str(reason))
+
+
+def _verdict(true: bool, reason: str) -> Verdict:
+    return Verdict(HOLDS if true else FAILS, reason)
+
+
+def _time(ns: float, result: Result) -> str:
+    with clock(result.timing):
+        return time_text(ns)
+
+
+def _must_wait(known: Evidence) -> Verdict:
+    """Statistic: share of wake-ups that came late, against half.  Control: the same program on CFS.
+    Design: a sleeper that asks for less than its share, in virtual time.
+    Opponent: what it meets depends on the phase of the hogs' turns, so that a share near half says nothing.
+    """
+    row = known.sleeper.summary().iloc[0]
+    share, wakes = row["made_wait_percent"] / 100, row["wakes"]
+    late = _time(row["waited_ns"], known.sleeper)
+    reason = f"{share:.0%} of {wakes:.0f} wake-ups came more than {late} late."
+    # Deterministic or not, these are samples of the moments at which a wake-up can meet the others' slices.
+    spread = 1.96 * (share * (1 - share) / wakes) ** 0.5
+    if abs(share - 0.5) <= spread:
+        raise CannotTell(f"Too close to half: {reason}")
+    return _verdict(share > 0.5, reason)
+
+
+def _slice_ns(known: Evidence) -> float:
+    """What a turn among the sleeper and its hogs should be: as the kernel tells it, or by CFS's rule."""
+    if known.eevdf:
+        return float(known.fact("kernel.slice_ns"))
+    threads = known.sleeper.parameters["hogs"] + 1
+    least = float(known.fact("tunable.min_granularity_ns"))
+    return max(least, float(known.fact("tunable.latency_ns")) / threads)
+
+
+def _within_a_slice(known: Evidence) -> Verdict:
+    """Statistic: the latest of all wake-ups, for the sentence says at most.  Control: the kernel's own slice.
+    Design: three hogs of equal weight.  Opponent: a few may have met an interrupt; hence p99 beside it.
+    """
+    row, slice_ns = known.sleeper.summary().iloc[0], _slice_ns(known)
+    p99, latest, limit = (_time(ns, known.sleeper) for ns in (row["p99_ns"], row["max_ns"], slice_ns))
+    reason = f"99 % came within {p99}, all within {latest}; a slice is {limit}."
+    # A few may have met somebody else: an interrupt, or another program.
+    if row["p99_ns"] <= slice_ns < row["max_ns"]:
+        raise CannotTell(f"Only a few waited longer: {reason}")
+    return _verdict(row["max_ns"] <= slice_ns, reason)
+
+
+def _cuts_the_tail(known: Evidence) -> Verdict:
+    """Statistic: ratio of p99.  Control: CFS on the same clock.  Design: this sleeper, and no other program.
+    Opponent: a program that was late under CFS may gain; the sentence names none.
+    """
+    if not known.eevdf:
+        raise CannotTell("This is CFS.")
+    if known.cfs is None:
+        raise CannotTell("No run of CFS on the same clock.")
+    before, after = (float(run.summary()["p99_ns"].iloc[0]) for run in (known.cfs, known.sleeper))
+    ratio, other = number_text(after / before), known.cfs.parameters["kernel"]
+    return _verdict(after <= 0.7 * before, f"For this sleeper it is {ratio} times that of CFS on {other}.")
+
+
+def _old_knobs(known: Evidence) -> Verdict:
+    if not known.eevdf:
+        raise CannotTell("This is CFS.")
+    there = [
+        name
+        for name in ("latency_ns", "min_granularity_ns")
+        if known.facts.get(f"tunable.{name}") is not None
+    ]
+    if not there and known.facts.get("kernel.debugfs") is not True:
+        # Where nobody may look, the kernel's history tells: 6.6 brought EEVDF and took both out.
+        return Verdict(FAILS, "Neither is in /proc/sys/kernel, and EEVDF came without them.")
+    return _verdict(bool(there), f"It has {' and '.join(there) or 'neither'}.")
+
+
+def _slice_is_tick(known: Evidence) -> Verdict:
+    slice_ns, tick_ns = _slice_ns(known), 1e9 / known.fact("kernel.hz")
+    return _verdict(
+        abs(slice_ns / tick_ns - 1) < 0.05, f"a slice is {slice_ns:,.0f} ns, a tick {tick_ns:,.0f} ns."
+    )
+
+
+def _features(known: Evidence) -> set[str]:
+    """The switches of the scheduler that are on."""
+    return {word for word in str(known.fact("tunable.features")).split() if not word.startswith("NO_")}
+
+
+def _head_start(known: Evidence) -> Verdict:
+    on = _features(known)
+    found = [name for name in ("GENTLE_FAIR_SLEEPERS", "PLACE_LAG") if name in on]
+    if not found:
+        raise CannotTell("Neither of the two ways to place a thread is switched on.")
+    return _verdict(found[0] == "GENTLE_FAIR_SLEEPERS", f"{found[0]} is on.")
+
+
+def _wakeup_granularity(known: Evidence) -> Verdict:
+    limit = known.facts.get("tunable.wakeup_granularity_ns")
+    if limit is None and not known.eevdf:
+        raise CannotTell("This kernel does not tell its wakeup_granularity_ns.")
+    if limit is None:
+        return Verdict(FAILS, "EEVDF has no such limit.")
+    return Verdict(HOLDS, f"The limit is {limit:,} ns.")
+
+
+def _is_cfs(known: Evidence) -> Verdict:
+    return _verdict(not known.eevdf, f"It has {known.fact('kernel.scheduler')}.")
+
+
+def _since_6_6(known: Evidence) -> Verdict:
+    release = str(known.fact("kernel.release"))
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    if not numbers:
+        raise CannotTell(f"Its release, {release}, is no number.")
+    if known.sources.get("kernel.scheduler") == "kernel release only":
+        raise CannotTell("Nothing but its release tells which scheduler this kernel has.")
+    new = (int(numbers[1]), int(numbers[2])) >= (6, 6)
+    return _verdict(known.eevdf == new, f"Linux {numbers[0]} has {known.fact('kernel.scheduler')}.")
+
+
+def _defaults(known: Evidence) -> Verdict:
+    said = {"latency_ns": 6_000_000, "min_granularity_ns": 750_000, "wakeup_granularity_ns": 1_000_000}
+    told = {name: known.facts.get(f"tunable.{name}") for name in said}
+    if not any(told.values()):
+        if not known.eevdf:
+            raise CannotTell("This kernel does not tell them.")
+        return Verdict(FAILS, "EEVDF has none of the three.")
+    cpus = known.fact("cpu.count")
+    values = ", ".join(f"{value:,}" for value in told.values() if value)
+    scaled = "" if cpus == 1 else "; with more than one CPU they are multiplied"
+    return _verdict(told == said, f"{values} ns on {cpus} CPU{'s' * (cpus > 1)}{scaled}.")
+
+
+def _rt_defaults(known: Evidence) -> Verdict:
+    said = {
+        "rr_timeslice_ms": 100,
+        "rt_period_us": 1_000_000,
+        "rt_runtime_us": 950_000,
+        "cfs_bandwidth_slice_us": 5_000,
+    }
+    other = {name: value for name in said if (value := known.fact(f"tunable.{name}")) != said[name]}
+    listed = ", ".join(f"{name} is {value:,}" for name, value in other.items())
+    return _verdict(not other, f"Here {listed}." if other else "So they are set.")
+
+
+def _burst_sysctl(known: Evidence) -> Verdict:
+    return _sysctls(known, ("cfs_bw_burst_enabled",))
+
+
+def _sysctls(known: Evidence, names: tuple[str, ...]) -> Verdict:
+    there = {name: known.sources.get(f"tunable.{name}", "") for name in names}
+    there = {name: place for name, place in there.items() if known.facts.get(f"tunable.{name}") is not None}
+    sysctls = [name for name, place in there.items() if place.startswith("/proc/sys/")]
+    elsewhere = [place for place in there.values() if not place.startswith("/proc/sys/")]
+    if len(sysctls) == len(names):
+        return Verdict(HOLDS, f"It has {', '.join(sysctls)} there.")
+    said = f"Only {' and '.join(sysctls)}." if sysctls else "Not there."
+    return Verdict(FAILS, said + (f" Instead: {elsewhere[0]}." if elsewhere else ""))
+
+
+def _fair_sysctls(known: Evidence) -> Verdict:
+    return _sysctls(known, ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns"))
+
+
+def _migration_sysctl(known: Evidence) -> Verdict:
+    return _sysctls(known, ("migration_cost_ns",))
+
+
+def _child_first(known: Evidence) -> Verdict:
+    return _sysctls(known, ("child_runs_first", "nr_migrate"))
+
+
+def _rt_runtime(known: Evidence) -> Verdict:
+    server = known.facts.get("tunable.fair_server_runtime_ns")
+    if server:
+        period = known.fact("tunable.fair_server_period_ns")
+        return Verdict(FAILS, f"Here a fair server keeps {server / period:.0%} of each CPU for the others.")
+    if server == 0:
+        raise CannotTell("The fair server is switched off here.")
+    if known.eevdf and known.facts.get("kernel.debugfs") is not True:
+        raise CannotTell("The kernel's list of servers (debugfs) is closed.")
+    runtime, period = known.fact("tunable.rt_runtime_us"), known.fact("tunable.rt_period_us")
+    if not 0 <= runtime < period:
+        return Verdict(FAILS, f"Here nothing does: it is {runtime:,}, and there is no fair server.")
+    return Verdict(HOLDS, f"There is no fair server; real-time threads may have {runtime / period:.0%}.")
+
+
+def _no_burst(known: Evidence) -> Verdict:
+    if known.quota is None:
+        raise CannotTell("No quota was set on this kernel for this table.")
+    if known.quota["burst_counted"]:
+        return Verdict(FAILS, "cpu.stat counts bursts: a group can be given some.")
+    return Verdict(HOLDS, "cpu.stat knows no bursts.")
+
+
+def _throttles_all(known: Evidence) -> Verdict:
+    """Statistic: the latest wake-up in the group.  Control: the rest of the period.  Design: a hog uses the
+    group's quota up, and the light thread next to nothing.  Opponent: the sentence says may, so one is
+    enough.
+    """
+    if known.quota is None:
+        raise CannotTell("No quota was set on this kernel for this table.")
+    runtime, period = (1000 * int(word) for word in str(known.quota["quota"]).split())
+    late = known.quota["late_max_virtual_ns"]
+    rest = period - runtime
+    return _verdict(late > rest / 2, f"It was late by up to {late:,.0f} virtual ns; the rest is {rest:,}.")
+
+
+def _sched_debug(known: Evidence) -> Verdict:
+    path = str(known.fact("kernel.sched_debug"))
+    return _verdict(path.startswith("/proc/"), f"It is {path}.")
+
+
+def _yield_switches(known: Evidence) -> Verdict:
+    """Statistic: counted switches a call.  Control: the kernel's own count.  Design: two threads, one CPU.
+    Opponent: other kernels keep other books on who yielded, and the gallery shows them.
+    """
+    if known.yields is None:
+        raise CannotTell("Nobody yielded on this kernel for this table.")
+    switches = float(known.yields["switches_per_yield"])
+    return _verdict(abs(switches - 1) <= 0.05, f"{switches:.2f} switches per call.")
+
+
+CLAIMS = [
+    KernelClaim("000-109", "The fair scheduler is CFS.", "a web course on context switches", _is_cfs),
+    KernelClaim("002-082", "A light sleeper that wakes among hogs mostly has to wait.", WAKEUP_ARTICLE,
+                _must_wait),
+    KernelClaim("002-016", "A thread that wakes waits for one time slice at most.", WAKEUP_ARTICLE,
+                _within_a_slice),
+    KernelClaim("002-081", "A thread that wakes gets a head start of up to half the target latency.",
+                WAKEUP_ARTICLE, _head_start),
+    KernelClaim("002-017", "Only who is behind by the wake-up granularity preempts when it wakes.",
+                WAKEUP_ARTICLE, _wakeup_granularity),
+    KernelClaim("002-103", "EEVDF cuts the 99th percentile of wake-up latency by 30 % or more.",
+                WAKEUP_ARTICLE, _cuts_the_tail),
+    KernelClaim("002-105", "sched_latency_ns and sched_min_granularity_ns still exist under EEVDF.",
+                WAKEUP_ARTICLE, _old_knobs),
+    KernelClaim("004-005", "A time slice is 1/HZ.", "a collection of switch benchmarks",
+                _slice_is_tick),
+    KernelClaim("002-111", "sysctl shows CFS's tunables: sched_latency_ns and the two granularities.",
+                WAKEUP_ARTICLE, _fair_sysctls),
+    KernelClaim("002-009", "The migration cost is set in /proc/sys/kernel/sched_migration_cost_ns.",
+                WAKEUP_ARTICLE, _migration_sysctl),
+    KernelClaim("004-012", "sched_child_runs_first and sched_nr_migrate are sysctls.",
+                "a collection of switch benchmarks", _child_first),
+    KernelClaim("002-045", "All that holds back an endless SCHED_FIFO loop is sched_rt_runtime_us.",
+                "the usual advice on real-time policies", _rt_runtime),
+    KernelClaim("000-099", "How many threads are on each run queue is in /proc/sched_debug.",
+                "a web course on context switches", _sched_debug),
+    KernelClaim("000-055", "Two threads that yield on one CPU make one switch with every call.",
+                "a web course on context switches", _yield_switches),
+    KernelClaim("002-102", "A kernel before 6.6 has CFS, and one from 6.6 on has EEVDF.", WAKEUP_ARTICLE,
+                _since_6_6),
+    KernelClaim("002-051", "sched_latency_ns is 6 ms, and the two granularities are 0.75 and 1 ms.",
+                WAKEUP_ARTICLE, _defaults),
+    KernelClaim("004-041", "The settings are: sched_rr_timeslice_ms 100, sched_rt_runtime_us 950,000 of a "
+                "sched_rt_period_us of 1,000,000, sched_cfs_bandwidth_slice_us 5,000.",
+                "a collection of switch benchmarks", _rt_defaults),
+    KernelClaim("004-011", "Bursts are switched on with sched_cfs_bw_burst_enabled.",
+                "a collection of switch benchmarks", _burst_sysctl),
+    KernelClaim("002-096", "In no period can a group use more than its quota.", WAKEUP_ARTICLE,
+                _no_burst),
+    KernelClaim("002-092", "At a group's quota even a light thread may wait for most of a period's rest.",
+                WAKEUP_ARTICLE, _throttles_all),
+]  # fmt: skip
+
+
+class KernelJudgement:
+    """A verdict for each claim on each kernel.  Shows itself as a table with a column per kernel."""
+
+    def __init__(self, verdicts: dict[str, list[tuple[KernelClaim, Verdict]]]) -> None:
+        self.verdicts = verdicts
+
+    def table(self) -> pd.DataFrame:
+        """claim, source, id, kernel, outcome, reason: one row per claim and kernel."""
+        return pd.DataFrame(
+            [
+                {"claim": c.text, "source": c.source, "id": c.id, "kernel": kernel}
+                | {"outcome": verdict.outcome, "reason": verdict.reason}
+                for kernel, judged in self.verdicts.items()
+                for c, verdict in judged
+            ],
+            columns=["claim", "source", "id", "kernel", "outcome", "reason"],
+        )
+
+    def __repr__(self) -> str:
+        return self.table().to_string()
+
+    def _repr_html_(self) -> str:
+        heads = "".join(f'<th scope="col">{escape(kernel)}</th>' for kernel in self.verdicts)
+        rows = []
+        for place, (claim, _) in enumerate(next(iter(self.verdicts.values()), [])):
+            cells = ""
+            for judged in self.verdicts.values():
+                verdict = judged[place][1]
+                cells += (
+                    f'<td><span class="verdict {_CLASS[verdict.outcome]}">{verdict.outcome}</span>'
+                    f"<br><small>{escape(verdict.reason)}</small></td>"
+                )
+            rows.append(
+                f'<tr><th scope="row">{escape(claim.text)}<br><small>{linked(claim.source)}</small></th>'
+                f"{cells}</tr>"
+            )
+        return (
+            '<table class="sl-claims"><thead><tr><th scope="col">People say</th>'
+            f"{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        )
+
+
+def _evidence(told: Mapping[str, Any], run: Result, cfs: Result | None, **rows: Any) -> Evidence:
+    values = {key: fact["value"] for key, fact in told.items()}
+    return Evidence(values, run, cfs, {key: fact.get("source", "") for key, fact in told.items()}, **rows)
+
+
+def per_kernel(here: Result | None = None) -> KernelJudgement:
+    """Judge the claims on each recorded kernel and, where a run of it is given, on this machine."""
+    runs = {str(run.parameters["kernel"]): run for run in gallery.sleepers()}
+    told = {answer["kernel"]: answer["value"]["facts"] for answer in gallery.answers("survey")}
+    cfs = [run for name, run in runs.items() if told[name]["kernel.scheduler"]["value"] == "CFS"]
+    quotas, yields = (
+        {row["kernel"]: row for row in table.to_dict("records")}
+        for table in (gallery.throttling(), gallery.yields())
+    )
+    found = {
+        name: _evidence(
+            told[name], run, cfs[-1] if cfs else None, quota=quotas.get(name), yields=yields.get(name)
+        )
+        for name, run in runs.items()
+    }
+    if here is not None:
+        found[THIS] = _evidence(machine.survey().to_json()["facts"], here, None)
+    return KernelJudgement({name: [(c, c.check(known)) for c in CLAIMS] for name, known in found.items()})

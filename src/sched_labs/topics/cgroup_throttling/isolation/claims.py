@@ -1,0 +1,37 @@
+"""What people say about isolation, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict
+
+COURSE = "a web course on scheduler latency"
+
+
+def _kept_off(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time of the owner, by interval.  Control: the same alone.  Design: an intruder pinned
+    to that CPU from outside.  Opponent: a partition is another thing, and is another row.
+    """
+    by = table.set_index("condition")
+    if not {"alone", "outside_pinned"} <= set(by.index):
+        raise CannotTell("This run had no cpuset with an intruder from outside.")
+    alone, intruded = by.loc["alone"], by.loc["outside_pinned"]
+    reason = (
+        f"in a cpuset of its own the thread had {intruded.cpu_percent:.0f} % of its CPU (interval "
+        f"{intruded.cpu_lo_percent:.0f} to {intruded.cpu_hi_percent:.0f}) beside an intruder from outside, "
+        f"{alone.cpu_percent:.0f} % alone."
+    )
+    if alone.cpu_percent < 90:
+        raise CannotTell(f"Even alone the thread had only {alone.cpu_percent:.0f} % of its CPU.")
+    if intruded.cpu_hi_percent < 0.9 * alone.cpu_lo_percent:
+        return Verdict(FAILS, reason)
+    if intruded.cpu_lo_percent >= 0.9 * alone.cpu_hi_percent:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals are too wide: {reason}")
+
+
+CLAIMS = [
+    Claim("002-070", "On exclusive CPUs, given by a cpuset, nobody else can run.", COURSE, "isolation.cpuset",
+          _kept_off),
+]  # fmt: skip

@@ -1,0 +1,71 @@
+"""What people say about nested, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict
+
+BELIEF = "a common belief"
+
+
+NESTED = "nested.groups"
+
+
+TIMELINE = "throttle.timeline"
+
+
+def _range(percent: pd.Series[float]) -> str:
+    low, high = f"{percent.min():.0f}", f"{percent.max():.0f}"
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _in_its_own_counters(table: pd.DataFrame) -> Verdict:
+    """Statistic: throttled periods of the inner group.  Control: the outer group's own count.  Design: two
+    hogs under a limit around both.  Opponent: a reader of the outer group's file would see it.
+    """
+    inside = table[table.condition.isin(["sibling", "no_own_limit"])]
+    inside = inside[inside.outer_throttled_percent >= 50]
+    if inside.empty:
+        raise CannotTell("The group around was not held back in half of its periods beside a busy sibling.")
+    own = inside.own_throttled_percent.fillna(0)
+    reason = (
+        f"the group around was throttled in {_range(inside.outer_throttled_percent)} of its periods; the one "
+        f"inside counted {_range(own)}."
+    )
+    if (own >= 50).all():
+        return Verdict(HOLDS, reason)
+    if (own < 10).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"Neither nearly all nor few: {reason}")
+
+
+def _its_own_limit(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time, by interval, against its own limit.  Control: alone it gets that.  Design: a
+    busy sibling under one outer limit.  Opponent: where the outer limit has room it is true.
+    """
+    by = table.set_index("condition")
+    if not {"alone", "sibling"} <= set(by.index):
+        raise CannotTell("This run did not measure a group alone and beside a busy sibling.")
+    alone, sibling = by.loc["alone"], by.loc["sibling"]
+    limit = alone.own_limit_percent
+    reason = (
+        f"under its own limit of {limit:.0f} % the group had {alone.cpu_percent:.0f} % of a CPU alone, and "
+        f"{sibling.cpu_percent:.0f} % (interval {sibling.cpu_lo_percent:.0f} to "
+        f"{sibling.cpu_hi_percent:.0f}) beside its sibling."
+    )
+    if not alone.cpu_percent >= 0.9 * limit:
+        raise CannotTell(f"Others had the CPU: {reason}")
+    if sibling.cpu_hi_percent < 0.9 * limit:
+        return Verdict(FAILS, reason)
+    if sibling.cpu_lo_percent >= 0.9 * limit:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The interval is too wide: {reason}")
+
+
+CLAIMS = [
+    Claim("own-counters", "A container that is throttled counts it in its own cpu.stat.", BELIEF, NESTED,
+          _in_its_own_counters),
+    Claim("own-limit", "A group may use all of its own limit, whoever else is in its pod.", BELIEF, NESTED,
+          _its_own_limit),
+]  # fmt: skip

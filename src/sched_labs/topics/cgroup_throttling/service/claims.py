@@ -1,0 +1,218 @@
+"""What people say about service, judged on a run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+
+COURSE = "a web course on scheduler latency"
+
+
+HOG = "quota.hog"
+
+
+THREADS = "quota.threads"
+
+
+LATENCY = "service.latency"
+
+
+CONTENTION = "service.contention"
+
+
+ENOUGH_PERIODS = 10
+
+
+def _row(table: pd.DataFrame, limit: str, neighbour: str = "idle") -> Any:
+    """The condition with the highest demand."""
+    found = table[(table.limit == limit) & (table.neighbour == neighbour)]
+    if found.empty:
+        words = {"none": "no limit", "quota": "a quota"}.get(limit, limit)
+        raise CannotTell(f"This run did not measure {words} with {neighbour} neighbours.")
+    return found.sort_values("demand_percent").iloc[-1]
+
+
+def _p99(row: Any) -> str:
+    return f"{ns(row.p99_ns)} (interval {ns(row.p99_lo_ns)} to {ns(row.p99_hi_ns)})"
+
+
+def _every_period(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of throttled periods at each demand.  Control: without a limit nothing is left
+    over.  Design: demand below the quota.  Opponent: a service that needs all of it is throttled in
+    most.
+    """
+    quota = table[(table.limit == "quota") & (table.neighbour == "idle")]
+    if quota.empty:
+        raise CannotTell("This run did not measure a quota with idle neighbours.")
+    if quota.periods.min() < ENOUGH_PERIODS:
+        raise CannotTell(f"Only {quota.periods.min()} periods were counted.")
+    parts = [
+        f"{row.throttled_percent:.0f} % at {row.demand_percent:g} % demand" for row in quota.itertuples()
+    ]
+    reason = f"throttled periods: {', '.join(parts)}."
+    if (quota.throttled_percent >= 90).all():
+        return Verdict(HOLDS, reason)
+    none = table[(table.limit == "none") & (table.neighbour == "idle")]
+    if none.waiting.sum() > 0.05 * none.arrived.sum():
+        raise CannotTell(f"The machine was not idle: even without a limit requests were left over. {reason}")
+    if (quota.throttled_percent < 50).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"Neither nearly all nor few: {reason}")
+
+
+HILL = 1.4  # of the usual p99: a hill whose top lies nearer is the end of the first one
+
+
+def _second_mode(table: pd.DataFrame) -> Verdict:
+    """Statistic: how many requests take longer than 99 % do without a limit, and where those are densest.
+    Control: the same requests without a limit.  Design: demand below the quota, in crowds.
+    Opponent: a longer tail is no hill of its own: where it is densest has to lie clear of the usual p99.
+    """
+    row, none = _row(table, "quota"), _row(table, "none")
+    if row.throttled_percent < 5:
+        raise CannotTell(f"Only {row.throttled_percent:.0f} % of the periods were throttled.")
+    if math.isfinite(row.second_mode_ns):
+        reason = (
+            f"{row.beyond_percent:.0f} % of the requests, densest near {ns(row.second_mode_ns)}; without a "
+            f"limit p99 is {ns(none.p99_ns)}."
+        )
+        if row.second_mode_ns < HILL * none.p99_ns:
+            raise CannotTell(f"They may be the end of the first hill: {reason}")
+        return Verdict(HOLDS, reason)
+    if row.beyond_percent <= 1:
+        return Verdict(FAILS, f"{row.beyond_percent:.1f} % of the requests were later than without a limit.")
+    raise CannotTell(f"{row.beyond_percent:.1f} % of the requests were later than without a limit: too few.")
+
+
+def _no_bursts(table: pd.DataFrame) -> Verdict:
+    """Statistic: p99 and throttled periods, by interval.  Control: the same requests without a burst.
+    Design: demand below the quota, so that there is something to save.  Opponent: the sentence says at
+    all.
+    """
+    quota, burst = _row(table, "quota"), _row(table, "quota + burst")
+    if quota.throttled_percent < 5:
+        raise CannotTell(
+            f"Only {quota.throttled_percent:.0f} % of the periods were throttled without a burst."
+        )
+    reason = (
+        f"p99 {_p99(quota)} without a burst, {_p99(burst)} with one; throttled periods "
+        f"{quota.throttled_percent:.0f} % and {burst.throttled_percent:.0f} %."
+    )
+    if burst.p99_hi_ns < quota.p99_lo_ns:
+        return Verdict(FAILS, reason)
+    if burst.p99_lo_ns >= quota.p99_lo_ns and burst.throttled_percent >= quota.throttled_percent:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _30_to_60(table: pd.DataFrame) -> Verdict:
+    """Statistic: 1 - ratio of p99, by interval.  Control: the same requests without a limit.  Design: one
+    demand, the highest.  Opponent: any number can be had by another demand.
+    """
+    quota, none = _row(table, "quota"), _row(table, "none")
+    least, most = 1 - none.p99_hi_ns / quota.p99_lo_ns, 1 - none.p99_lo_ns / quota.p99_hi_ns
+    reason = (
+        f"p99 {ns(quota.p99_ns)} with the quota and {ns(none.p99_ns)} without: "
+        f"{1 - none.p99_ns / quota.p99_ns:.0%} better (interval {least:.0%} to {most:.0%})."
+    )
+    if least >= 0.3 and most <= 0.6:
+        return Verdict(HOLDS, reason)
+    if least > 0.6 or most < 0.3:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans a limit: {reason}")
+
+
+def _weight_better(table: pd.DataFrame) -> Verdict:
+    """Statistic: p99 beside a busy neighbour, over trials.
+    Control: neither limit nor weight, so that the step to no limit and the step to a weight are seen apart.
+    Design: the neighbour is busy throughout, which is when a weight counts at all.
+    Opponent: who pays for the CPU may want the limit all the same; the sentence is about the service.
+    """
+    quota, weight, none = (_row(table, limit, "busy") for limit in ("quota", "weight", "none"))
+    reason = (
+        f"beside a busy neighbour p99 is {_p99(quota)} with the quota, {_p99(none)} with neither, and "
+        f"{_p99(weight)} with a weight and no limit."
+    )
+    if quota.p99_hi_ns < weight.p99_lo_ns:
+        return Verdict(FAILS, reason)
+    if none.p99_hi_ns < quota.p99_lo_ns and weight.p99_hi_ns < none.p99_lo_ns:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"Not both steps are an improvement for sure: {reason}")
+
+
+def _low_share(table: pd.DataFrame) -> Verdict:
+    """Statistic: p99 beside the same neighbour, by interval.  Control: equal weights.  Design: the
+    neighbour is always busy.  Opponent: on idle CPUs a weight does nothing.
+    """
+    weight, none = _row(table, "weight", "busy"), _row(table, "none", "busy")
+    reason = (
+        f"beside the same neighbour p99 is {_p99(weight)} where that has a tenth of the service's weight, "
+        f"and {_p99(none)} where it has as much."
+    )
+    if weight.p99_hi_ns < none.p99_lo_ns:
+        return Verdict(HOLDS, reason)
+    if weight.p99_lo_ns >= none.p99_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _idle_means_no_wait(table: pd.DataFrame) -> Verdict:
+    """Statistic: p99 under a quota against none, by interval.  Control: no limit on the same idle CPUs.
+    Design: CPUs have room, the group has none.  Opponent: the sentence is about CPUs, not about groups.
+    """
+    quota, none = _row(table, "quota"), _row(table, "none")
+    if quota.throttled_percent < 5:
+        raise CannotTell(f"Only {quota.throttled_percent:.0f} % of the periods were throttled.")
+    reason = (
+        f"with {quota.cpu_percent:.0f} % of a CPU in use p99 is {_p99(quota)} under the quota, "
+        f"{_p99(none)} without."
+    )
+    if quota.p99_lo_ns > none.p99_hi_ns:
+        return Verdict(FAILS, reason)
+    if quota.p99_hi_ns <= none.p99_hi_ns:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
+    """Statistic: run delay a request, by interval.  Control: the service without a limit.  Design: one
+    CPU, a quota of which it needs 85 %.  Opponent: from 6.18 on threads are throttled one by one, and
+    may be booked otherwise.
+    """
+    quota, none = _row(table, "quota"), _row(table, "none")
+    if not math.isfinite(quota.run_delay_ns) or not math.isfinite(none.run_delay_ns):
+        raise CannotTell("This kernel keeps no run delay.")
+    if quota.throttled_percent < 5:
+        raise CannotTell(f"Only {quota.throttled_percent:.0f} % of the periods were throttled.")
+    reason = (
+        f"run-queue wait a request: {ns(none.run_delay_ns)} without a limit, {ns(quota.run_delay_ns)} under "
+        f"the quota (interval {ns(quota.run_delay_lo_ns)} to {ns(quota.run_delay_hi_ns)})."
+    )
+    if quota.run_delay_lo_ns > none.run_delay_hi_ns:
+        return Verdict(HOLDS, reason)
+    if quota.run_delay_hi_ns < none.run_delay_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+CLAIMS = [
+    Claim("000-102", "A service limited to half a CPU on an idle machine is throttled in every period.",
+          WEB_COURSE, LATENCY, _every_period),
+    Claim("002-093", "A quota shows as a second mode in the latency histogram.", COURSE, LATENCY,
+          _second_mode),
+    Claim("002-096", "A quota cannot absorb bursts at all.", COURSE, LATENCY, _no_bursts),
+    Claim("000-103", "Taking the limit away makes p99 30 to 60 % better.", WEB_COURSE, LATENCY, _30_to_60),
+    Claim("002-097", "It is best to give services a weight (a request) and no limit.", COURSE, LATENCY,
+          _weight_better),
+    Claim("000-130", "Batch work belongs in a group with a low share: the service beside it is then faster.",
+          WEB_COURSE, LATENCY, _low_share),
+    Claim("002-123", "With CPUs to spare nobody waits for one.",
+          "said to be false, for another reason, by a web course on scheduler latency", LATENCY,
+          _idle_means_no_wait),
+    Claim("002-115", "Waiting for quota looks like waiting in a run queue.", COURSE, CONTENTION,
+          _looks_like_a_wait),
+]  # fmt: skip

@@ -1,0 +1,366 @@
+"""What a CPU limit does to requests: a histogram per condition, and what each instrument shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from sched_labs.draw import axes, style
+from sched_labs.draw.base import (
+    Drawable,
+    Figure,
+    Prediction,
+    canvas,
+    columns,
+    dashed,
+    draws,
+    each,
+    machine_name,
+    times_ns,
+)
+
+from .experiment import closest, modelled
+
+LATENCY, CONTENTION = "service.latency", "service.contention"
+BARS_PER_DOUBLING = 4
+_KEYS = ["limit", "demand_percent", "neighbour", "hogs"]
+_SUMMARY = (
+    *_KEYS,
+    "arrived",
+    "p50_ns",
+    "p99_ns",
+    "beyond_percent",
+    "second_mode_ns",
+    "periods",
+    "throttled_percent",
+    "run_delay_ns",
+    "pressure_percent",
+)
+_CAUSES = ("held_ns", "rivals_ns")
+_ROW = 40.0
+
+
+def frame(result: Drawable) -> pd.DataFrame:
+    """What the figure shows, one row per condition and bar that is not empty.
+
+    - limit, demand_percent, neighbour, hogs: the condition
+    - low_ns, high_ns: the bar, a quarter of a doubling wide
+    - requests, share_percent: how many requests of the condition took so long
+    - beyond: whether the bar lies beyond what all but a hundredth of the requests took without a limit
+
+    A request that nobody had taken at the end counts with the time that it had waited until then.
+    Raises ResultError when nothing was measured.
+    """
+    data = columns(result.data, (*_KEYS, "latency_ns", "waited_ns"), "This run of a service")
+    data["latency_ns"] = data["latency_ns"].fillna(data["waited_ns"])
+    plain = data[(data["limit"] == "none") & (data["neighbour"] == "idle")]
+    usual = float(plain["latency_ns"].quantile(0.99)) if len(plain) else np.inf
+    table = _bars_of(data)
+    table["beyond"] = table["low_ns"] >= usual
+    return table
+
+
+def _bars_of(data: pd.DataFrame) -> pd.DataFrame:
+    bar = np.floor(np.log2(data["latency_ns"].clip(lower=1.0)) * BARS_PER_DOUBLING).astype(int)
+    table = data.assign(bar=bar).groupby([*_KEYS, "bar"], sort=False).size().rename("requests").reset_index()
+    table["low_ns"] = 2.0 ** (table["bar"] / BARS_PER_DOUBLING)
+    table["high_ns"] = 2.0 ** ((table["bar"] + 1) / BARS_PER_DOUBLING)
+    table["share_percent"] = 100 * table["requests"] / table.groupby(_KEYS)["requests"].transform("sum")
+    return table.drop(columns="bar")
+
+
+def label(limit: str, demand: float, neighbour: str, hogs: float) -> str:
+    """A condition in words."""
+    words = {"none": "no limit", "quota": f"quota, demand {demand:g} %"}.get(limit, limit)
+    if neighbour == "busy":  # always with the highest demand
+        return f"{words.partition(',')[0]}, busy neighbour"
+    return {"idle": words}.get(neighbour, f"{words}, {hogs:g} hog{'s' * int(hogs > 1)}")
+
+
+@draws(LATENCY)
+def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+    """Draw how long requests took, a row of bars per condition, with p99 and throttled periods."""
+    table = frame(result)
+    summary = columns(result.summary(), _SUMMARY, "The summary of this service")
+    pale = None if recorded is None else frame(recorded)
+    computed = _bars_of(modelled(result))  # type: ignore[arg-type]
+    conditions = list(each(summary))
+    rows = len(conditions)
+    with style.drawing():
+        drawing = canvas(110 + _ROW * rows + 18 * (recorded is not None) + 18 * bool(predictions))
+        ax = drawing.add_subplot()
+        values = [table["low_ns"].min(), table["high_ns"].max(), *(ns for _, ns in times_ns(predictions))]
+        if pale is not None:
+            values += [pale["low_ns"].min(), pale["high_ns"].max()]
+        axes.log_time(ax, "x", min(values) / 1.1, max(values) * 1.1)
+        top = float(table["share_percent"].max())
+        for number, row in enumerate(conditions):
+            base = rows - 1 - number
+            _row(ax, base, _own(table, row), top, row)
+            if pale is not None:
+                _outline(ax, base, _own(pale, row), top, style.RECORDED)
+            _outline(ax, base, _own(computed, row), top, style.NEUTRAL)
+        _around(ax, conditions)
+        handles = _handles(conditions, recorded)
+        if len(computed):
+            handles.append(Line2D([], [], color=style.colour(style.NEUTRAL), label="computed: the model"))
+        handles += [ax.axvline(ns, label=text, **dashed()) for text, ns in times_ns(predictions)]
+        drawing.legend(handles=handles, loc="outside upper left", ncols=2)
+    return Figure(
+        drawing,
+        alt=_alt(summary),
+        caption=_caption(summary),
+        data=table,
+        title="How long requests took, under each limit",
+    )
+
+
+def _own(table: pd.DataFrame, row: Any) -> pd.DataFrame:
+    wanted = [getattr(row, key) for key in _KEYS]
+    return table[(table[_KEYS] == wanted).all(axis=1)]
+
+
+def _late(row: Any) -> str:
+    """The colour of what is later than usual: by the limit where there is one, else by somebody else."""
+    return style.THROTTLED if str(row.limit).startswith("quota") else style.RIVAL
+
+
+def _row(ax: Axes, base: float, bars: pd.DataFrame, top: float, row: Any) -> None:
+    for beyond, colour in ((False, style.OWN), (True, _late(row))):
+        part = bars[bars["beyond"] == beyond]
+        ax.bar(
+            part["low_ns"],
+            0.86 * part["share_percent"] / top,
+            width=part["high_ns"] - part["low_ns"],
+            bottom=base,
+            align="edge",
+            color=style.colour(colour),
+            edgecolor=style.colour(style.PAPER),
+            linewidth=0.6,
+        )
+    ax.axhline(base, color=style.colour(style.GRID), linewidth=1.0, zorder=0.8)
+
+
+def _outline(ax: Axes, base: float, bars: pd.DataFrame, top: float, colour: str) -> None:
+    """The same bars of another run as a line above the row's floor."""
+    if bars.empty:
+        return
+    bars = bars.sort_values("low_ns")
+    steps = np.round(np.log2(bars["low_ns"].to_numpy(float)) * BARS_PER_DOUBLING).astype(int)
+    heights = np.zeros(steps[-1] - steps[0] + 1)
+    heights[steps - steps[0]] = bars["share_percent"]
+    edges = 2.0 ** (np.arange(steps[0], steps[-1] + 2) / BARS_PER_DOUBLING)
+    ax.stairs(
+        base + 0.86 * np.minimum(heights / top, 1.1),
+        edges,
+        baseline=base,
+        color=style.colour(colour),
+        linewidth=1.6,
+        zorder=3,
+    )
+
+
+def _around(ax: Axes, conditions: Sequence[Any]) -> None:
+    """Names on the left; p99 and the share of throttled periods in columns on the right."""
+    rows = len(conditions)
+    ax.set_ylim(-0.1, rows)
+    names = [label(row.limit, row.demand_percent, row.neighbour, row.hogs) for row in conditions]
+    ax.set_yticks([rows - 1 - n + 0.3 for n in range(rows)], [name.replace(", ", ",\n") for name in names])
+    ax.tick_params(axis="y", length=0)
+    ax.grid(visible=False, axis="y")
+    ax.spines["left"].set_visible(False)
+    ax.set_xlabel("from the moment a request was due until it was served")
+    for x, head, values in (
+        (46, "p99", [axes.time_text(row.p99_ns, 2) for row in conditions]),
+        (
+            122,
+            "throttled",
+            [f"{row.throttled_percent:.0f} %" if row.periods else "–" for row in conditions],
+        ),
+    ):
+        for y, text in [
+            (rows + 0.05, head),
+            *((rows - 1 - n + 0.3, value) for n, value in enumerate(values)),
+        ]:
+            axes.beside(ax, y, text, x, "bold" if y > rows else "normal")
+
+
+def _handles(conditions: Sequence[Any], recorded: Drawable | None) -> list[Any]:
+    handles: list[Any] = [Patch(color=style.colour(style.OWN), label="as without a limit")]
+    words = {style.THROTTLED: "later, under a quota", style.RIVAL: "later, without one"}
+    for colour in dict.fromkeys(_late(row) for row in conditions if row.beyond_percent > 0):
+        handles.append(Patch(color=style.colour(colour), label=words[colour]))
+    if recorded is not None:
+        handles.append(
+            Line2D(
+                [],
+                [],
+                color=style.colour(style.RECORDED),
+                label=f"recorded: {machine_name(recorded.machine)}",
+            )
+        )
+    return handles
+
+
+def _caption(summary: pd.DataFrame) -> str:
+    plain = summary[(summary["limit"] == "none") & (summary["neighbour"] == "idle")]
+    quota = summary[(summary["limit"] == "quota") & (summary["neighbour"] == "idle")]
+    if plain.empty or quota.empty:
+        row = summary.iloc[0]
+        return (
+            f"Without a limit one request in a hundred took more than {axes.time_text(row['p99_ns'])}; "
+            "no limit was set here."
+        )
+    one, other = plain.iloc[0], quota.sort_values("demand_percent").iloc[-1]
+    text = (
+        f"A quota of which the requests need {other['demand_percent']:g} % on average moves the slowest "
+        f"hundredth from {axes.time_text(one['p99_ns'])} to {axes.time_text(other['p99_ns'])}, with "
+        f"{axes.number_text(other['throttled_percent'], 2)} % of the periods throttled"
+    )
+    if np.isfinite(other["second_mode_ns"]):
+        text += f" and a second mode near {axes.time_text(other['second_mode_ns'], 2)}"
+    return f"{text}."
+
+
+def _alt(summary: pd.DataFrame) -> str:
+    parts = ["Rows of histograms on one logarithmic time axis: how long requests took in each condition."]
+    for row in each(summary):
+        throttled = f", {row.throttled_percent:.0f} % of the periods throttled" if row.periods else ""
+        parts.append(
+            f"{label(row.limit, row.demand_percent, row.neighbour, row.hogs)}: half at most "
+            f"{axes.time_text(row.p50_ns)}, 99 % at most {axes.time_text(row.p99_ns)}{throttled}."
+        )
+    return " ".join(parts)
+
+
+# ---- contention ----
+
+_INSTRUMENTS = (
+    ("p99_ns", "slowest hundredth of the requests"),
+    ("throttled_percent", "throttled periods (cpu.stat)"),
+    ("run_delay_ns", "run-queue wait per request (schedstat)"),
+    ("held_ns", "of such waits, held back by the quota (BPF)"),
+    ("rivals_ns", "of such waits, another thread had the CPU (BPF)"),
+    ("pressure_percent", "time under CPU pressure (PSI)"),
+)
+
+
+def contention_frame(result: Drawable) -> pd.DataFrame:
+    """What the figure of service.contention shows: alone, the quota, and the hogs with the nearest p99.
+
+    limit, demand_percent, neighbour, hogs, p99_ns, throttled_percent, run_delay_ns, held_ns, rivals_ns (per
+    request; the last two missing without BPF) and pressure_percent, as in the summary.
+    Raises ResultError when nothing was measured.
+    """
+    summary = columns(result.summary(), (*_SUMMARY, *_CAUSES), "The summary of this service")
+    table = closest(summary)
+    return table[[*_KEYS, *(name for name, _ in _INSTRUMENTS)]].reset_index(drop=True)
+
+
+@draws(CONTENTION)
+def draw_contention(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+    """Draw what each instrument shows of a service alone, under a quota and among hogs."""
+    table = contention_frame(result)
+    pale = None if recorded is None else contention_frame(recorded)
+    shown = [(name, title) for name, title in _INSTRUMENTS if table[name].notna().any()]
+    with style.drawing():
+        drawing = canvas((46 + 19 * len(table)) * len(shown) + 40 + 18 * bool(predictions))
+        panels = drawing.subplots(len(shown), 1, squeeze=False)[:, 0]
+        for ax, (name, title) in zip(panels, shown, strict=True):
+            _bars(ax, table, pale, name, title)
+        for _, ns in times_ns(predictions):
+            panels[0].axvline(ns, **dashed())
+        handles: list[Any] = [Line2D([], [], **dashed(), label=text) for text, _ in times_ns(predictions)]
+        if recorded is not None:
+            handles.append(
+                Line2D(
+                    [],
+                    [],
+                    marker="D",
+                    linestyle="none",
+                    color=style.colour(style.RECORDED),
+                    label=f"recorded: {machine_name(recorded.machine)}",
+                )
+            )
+        if handles:
+            drawing.legend(handles=handles, loc="outside upper left", ncols=1)
+    return Figure(
+        drawing,
+        alt=_contention_alt(table),
+        caption=_contention_caption(table),
+        data=table,
+        title="A limit and a neighbour, seen with several instruments",
+    )
+
+
+def _short(row: Any) -> str:
+    if row.limit == "quota":
+        return "quota"
+    return "alone" if row.neighbour == "idle" else f"{row.hogs:g} hog{'s' * int(row.hogs > 1)}"
+
+
+def _text(name: str, value: float) -> str:
+    if not np.isfinite(value):
+        return "unknown"
+    return axes.time_text(value, 2) if name.endswith("_ns") else f"{axes.number_text(value, 2)} %"
+
+
+def _bars(ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, name: str, title: str) -> None:
+    colours = {"alone": style.OWN, "quota": style.THROTTLED}
+    words = [_short(row) for row in each(table)]
+    values = table[name].to_numpy(float)
+    before = {} if pale is None else {_short(row): float(getattr(row, name)) for row in each(pale)}
+    most = np.nanmax([*values, *(before.get(word, 0.0) for word in words), 1e-9])
+    for y, (word, value) in enumerate(zip(words, values, strict=True)):
+        ax.barh(
+            y,
+            max(value, 0) if np.isfinite(value) else 0,
+            height=0.66,
+            color=style.colour(colours.get(word, style.RIVAL)),
+        )
+        if np.isfinite(before.get(word, np.nan)):
+            ax.plot(before[word], y, "D", color=style.colour(style.RECORDED), zorder=3)
+        ax.annotate(
+            _text(name, value),
+            (value if np.isfinite(value) else 0, y),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=style.SMALL,
+            annotation_clip=False,
+        )
+    ax.set_xlim(0, most * 1.22)
+    ax.set_ylim(len(words) - 0.4, -0.6)
+    ax.set_yticks(range(len(words)), words)
+    ax.set_xticks([])
+    ax.grid(visible=False)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["bottom"].set_visible(False)
+    ax.set_title(title)
+
+
+def _contention_caption(table: pd.DataFrame) -> str:
+    rows = {("quota" if row.limit == "quota" else row.neighbour): row for row in each(table)}
+    hogs, quota = rows.get("hogs"), rows.get("quota")
+    if quota is None or hogs is None:
+        return "No limit was set here: only neighbours made these requests wait."
+    return (
+        f"The slowest hundredth takes {axes.time_text(quota.p99_ns, 2)} under the quota and "
+        f"{axes.time_text(hogs.p99_ns, 2)} among {hogs.hogs:g} hog{'s' * int(hogs.hogs > 1)}; cpu.stat "
+        f"counts {axes.number_text(quota.throttled_percent, 2)} % of the periods as throttled in the one, "
+        f"{axes.number_text(hogs.throttled_percent, 2)} % in the other."
+    )
+
+
+def _contention_alt(table: pd.DataFrame) -> str:
+    parts = ["Horizontal bars, a panel per instrument."]
+    for name, title in _INSTRUMENTS:
+        values = ", ".join(f"{_short(row)} {_text(name, getattr(row, name))}" for row in each(table))
+        parts.append(f"{title[0].upper()}{title[1:]}: {values}.")
+    return " ".join(parts)

@@ -1,0 +1,100 @@
+"""What people say about bursts, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+
+
+def _peak(table: pd.DataFrame) -> pd.Series:
+    """The row with the largest warm-up."""
+    return table.sort_values("extra_ns").iloc[-1]
+
+
+def _of_a_round(table: pd.DataFrame) -> pd.DataFrame:
+    """The patterns that walk the set once for each hand-over: they differ in their bursts only."""
+    found = table[(table.rounds - 1).abs() < 0.01].sort_values("burst")
+    if len(found) < 2 or found.iloc[0].burst != 1:
+        raise CannotTell("This run has no bursts beside evenly spaced switches.")
+    if not found.iloc[0].seen:
+        raise CannotTell("The warm-up of evenly spaced switches does not stand clear of the noise floor.")
+    return found
+
+
+def _bursts_are_cheaper(table: pd.DataFrame) -> Verdict:
+    """Statistic: warm-up for each switch, by interval.  Control: evenly spaced switches of the same
+    number.  Design: order alone differs; the first hand-over of a burst makes the set cold.  Opponent:
+    the direct cost of the hand-overs is not in it.
+    """
+    found = _of_a_round(table)
+    single, burst = found.iloc[0], found.iloc[-1]
+    reason = (
+        f"{ns(single.extra_ns)} a switch evenly spaced, {ns(burst.extra_ns)} in bursts of {burst.burst:.0f}."
+    )
+    if burst.extra_hi_ns < single.extra_lo_ns:
+        return Verdict(HOLDS, reason)
+    if burst.extra_lo_ns > 0.9 * single.extra_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _spaced(table: pd.DataFrame) -> pd.DataFrame:
+    """Evenly spaced switches whose warm-up can be seen, the closest first."""
+    found = table[(table.burst == 1) & table.seen & (table.extra_ns > 0)].sort_values("spacing_ns")
+    if len(found) < 2:
+        raise CannotTell("Two spacings with a warm-up that can be seen are needed.")
+    return found
+
+
+def _even_costs_the_same_after_any_work(table: pd.DataFrame) -> Verdict:
+    """Statistic: warm-up for each switch, within a factor of two.  Control: the same thread after more
+    work.  Design: the partner's work is alike; only the victim's differs.  Opponent: time on the axis
+    is the victim's own work, not a rate.
+    """
+    # spacing_ns is the thread's own work; the partner's comes between, so that it tells no rate.
+    found = _spaced(table)
+    near, peak = found.iloc[0], _peak(found)
+    reason = (
+        f"after {ns(near.spacing_ns)} of its own work a switch costs the thread {ns(near.extra_ns)}, after "
+        f"{ns(peak.spacing_ns)} {ns(peak.extra_ns)}."
+    )
+    # "As much" is taken as within a factor of two.
+    if near.extra_lo_ns >= 0.5 * peak.extra_hi_ns:
+        return Verdict(HOLDS, reason)
+    if near.extra_hi_ns < 0.5 * peak.extra_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span a factor of two: {reason}")
+
+
+def _spacing_without_end(table: pd.DataFrame) -> Verdict:
+    """Statistic: growth of the warm-up against that of the work.  Control: a spacing below one round of
+    the set.  Design: past one round there is nothing more to lose.  Opponent: the square root is a
+    generous meaning of endless.
+    """
+    found = _spaced(table)
+    last, before = found.iloc[-1], found[found.rounds <= 1]
+    if before.empty or last.rounds <= 1:
+        raise CannotTell("Spacings below and above one round of the set are needed.")
+    refilled = before.iloc[-1]
+    reason = (
+        f"{ns(refilled.extra_ns)} after {refilled.rounds:.3g} rounds of the set, {ns(last.extra_ns)} after "
+        f"{last.rounds:.3g}."
+    )
+    longer = last.rounds / refilled.rounds
+    # Without end: at least the square root of how much longer the thread ran.
+    if last.extra_lo_ns > longer**0.5 * refilled.extra_hi_ns:
+        return Verdict(HOLDS, reason)
+    if last.extra_hi_ns < longer**0.5 * refilled.extra_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals do not decide: {reason}")
+
+
+CLAIMS = [
+    Claim("000-060", "Switches that follow each other at once cost less each than evenly spaced ones.",
+          WEB_COURSE, "bursts.spacing", _bursts_are_cheaper),
+    Claim("000-061", "Evenly spaced switches cost the same each, however long the thread runs in between.",
+          WEB_COURSE, "bursts.spacing", _even_costs_the_same_after_any_work),
+    Claim("spacing", "The longer a thread runs between two switches, the more each of them costs.",
+          "what the first half of the curve suggests", "bursts.spacing", _spacing_without_end),
+]  # fmt: skip

@@ -1,0 +1,232 @@
+"""What people say about context switch, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import (
+    FAILS,
+    HOLDS,
+    ONE_VM,
+    UNKNOWN,
+    WEB_COURSE,
+    CannotTell,
+    Claim,
+    Verdict,
+    ns,
+    yes,
+)
+from sched_labs.draw.axes import number_text
+from sched_labs.draw.base import each
+
+
+def _cell(table: pd.DataFrame, mechanism: str, between: str, place: str) -> pd.Series:
+    """One cell of the matrix whose counted switches can be trusted."""
+    found = table[(table.mechanism == mechanism) & (table.between == between) & (table.placement == place)]
+    where = f"{mechanism} between {between}, {place.replace('_', ' ')}"
+    if found.empty:
+        raise CannotTell(f"This run did not measure {where}.")
+    cell = found.iloc[0]
+    if cell.flagged:
+        raise CannotTell(
+            f"{where}: the kernel counted {cell.switches_per_round_trip:.2f} switches a round trip, not "
+            f"{cell.expected_switches_per_round_trip:.0f}."
+        )
+    return cell
+
+
+def _direct_1_to_5_us(table: pd.DataFrame) -> Verdict:
+    """Statistic: what a hand-over by pipe and one by sched_yield add to their calls, of several starts.
+    Control: yielding blocks and wakes nobody, so that it is the nearest to a switch alone.
+    Design: both on one CPU, divided by counted switches.
+    Opponent: a hand-over is more than its switch; where the two disagree, the sentence is too vague to judge.
+    """
+    cells = [_cell(table, mechanism, "threads", "same_cpu") for mechanism in ("pipe", "yield")]
+    reason = "; ".join(
+        f"{ns(cell.net_per_switch_ns)} {words}, interval {ns(cell.net_lo_ns)} to {ns(cell.net_hi_ns)}"
+        for cell, words in zip(cells, ("by pipe, with block and wake", "by sched_yield"), strict=True)
+    )
+    if all(cell.net_lo_ns >= 1000 and cell.net_hi_ns <= 5000 for cell in cells):
+        return Verdict(HOLDS, f"{reason}.")
+    if all(cell.net_hi_ns < 1000 or cell.net_lo_ns > 5000 for cell in cells):
+        return Verdict(FAILS, f"{reason}.")
+    raise CannotTell(f"It depends on what is called the switch, or an interval spans a limit: {reason}.")
+
+
+def _other_cpu_dearer(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of two net costs, by their intervals.  Control: the same hand-over on one CPU.
+    Design: pinned, the far CPU idle, so that its way out of idle is in it.  Opponent: on hardware that
+    polls while idle it is quicker.
+    """
+    near, far = _cell(table, "pipe", "threads", "same_cpu"), _cell(table, "pipe", "threads", "other_cpu")
+    if not near.net_lo_ns > 0:
+        raise CannotTell(
+            f"On one CPU a switch costs {ns(near.net_per_switch_ns)}, but its interval starts at "
+            f"{ns(near.net_lo_ns)}: it bounds no ratio."
+        )
+    ratio = far.net_per_switch_ns / near.net_per_switch_ns
+    least, most = far.net_lo_ns / near.net_hi_ns, far.net_hi_ns / near.net_lo_ns
+    reason = (
+        f"{ns(far.net_per_switch_ns)} to the other CPU against {ns(near.net_per_switch_ns)} on one: "
+        f"{ratio:.1f} times (interval {least:.1f} to {most:.1f})."
+    )
+    if least >= 3:
+        return Verdict(HOLDS, reason)
+    if most < 3:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans three times: {reason}")
+
+
+def _two_switches(table: pd.DataFrame) -> Verdict:
+    """Statistic: counted switches a round trip, each cell within 2 %.  Control: the kernel counts, nothing
+    is assumed.  Design: one CPU, where the second thread may find the mutex taken.  Opponent: across
+    CPUs a condition variable may make two.
+    """
+    near = table[(table.placement == "same_cpu") & table.mechanism.isin(["pipe", "condvar"])]
+    if set(near.mechanism) != {"pipe", "condvar"}:
+        raise CannotTell("This run did not measure pipe and condition variable on one CPU.")
+    counts = near.groupby("mechanism").switches_per_round_trip.median()
+    reason = f"counted a round trip: pipe {counts['pipe']:.2f}, condition variable {counts['condvar']:.2f}."
+    return yes(bool((abs(near.switches_per_round_trip / 2 - 1) <= 0.02).all()), reason)
+
+
+def _threads_cheaper(table: pd.DataFrame) -> Verdict:
+    """Statistic: net cost a switch, by interval, for three mechanisms.  Control: processes and threads in
+    turns on one CPU.  Design: the turn is a byte, so that caches are not in it.  Opponent: an address
+    space also costs later, in translations.
+    """
+    found = []
+    for mechanism in ("pipe", "eventfd", "futex"):
+        thread = _cell(table, mechanism, "threads", "same_cpu")
+        process = _cell(table, mechanism, "processes", "same_cpu")
+        apart = thread.net_hi_ns < process.net_lo_ns, process.net_hi_ns < thread.net_lo_ns
+        found.append((apart, f"{mechanism} {1 - thread.net_per_switch_ns / process.net_per_switch_ns:+.0%}"))
+    reason = "threads cheaper than processes by: " + ", ".join(text for _, text in found) + "."
+    if all(below for (below, _), _ in found):
+        return Verdict(HOLDS, reason)
+    if any(above for (_, above), _ in found):
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap for at least one mechanism; {reason}")
+
+
+def _yield_like_blocking(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of voluntary switches.  Control: the pipe's share.  Design: two threads on one CPU,
+    else nothing switches.  Opponent: the kernel's words, not a price, are compared.
+    """
+    yielding = table[(table.mechanism == "yield") & (table.placement == "same_cpu")]
+    piping = table[(table.mechanism == "pipe") & (table.placement == "same_cpu")]
+    if yielding.empty or piping.empty or not (yielding.switches_per_round_trip > 0.1).any():
+        raise CannotTell("This run has no switches by sched_yield on one CPU.")
+    a, b = yielding.voluntary_share.median(), piping.voluntary_share.median()
+    return yes(a > 0.1, f"voluntary: {a:.0%} of the switches by sched_yield, {b:.0%} of those by pipe.")
+
+
+def _yield_across(table: pd.DataFrame) -> Verdict:
+    """Statistic: counted switches a round trip, median.  Control: on one CPU the same loop switches.
+    Design: a CPU for each, so that nobody is in the queue.  Opponent: a third program may make one
+    switch; hence 98 %.
+    """
+    apart = table[(table.mechanism == "yield") & (table.placement == "other_cpu")]
+    if apart.empty:
+        raise CannotTell("This run did not measure sched_yield across CPUs.")
+    counted = apart.switches_per_round_trip.median()
+    return yes(
+        counted >= 1.96, f"The kernel counted {counted:.2f} switches a round trip where 2 are assumed."
+    )
+
+
+MATRIX = "context_switch.matrix"
+
+
+SWITCH_LIST = "a collection of switch benchmarks"
+
+
+def _hand_overs(table: pd.DataFrame, place: str) -> pd.DataFrame:
+    rows = table[(table.placement == place) & (table.mechanism != "yield")]
+    if rows.empty:
+        raise CannotTell(f"This run did not measure the placement {place.replace('_', ' ')}.")
+    return rows.set_index(["mechanism", "between"])
+
+
+def _pinned_stays(table: pd.DataFrame) -> Verdict:
+    """Statistic: migrations in 1,000 round trips.  Control: free sides.  Design: every pinned placement.
+    Opponent: a pin makes it true.
+    """
+    pinned = table[table.placement != "unpinned"]
+    free = table[table.placement == "unpinned"]
+    if pinned.empty or free.empty:
+        raise CannotTell("This run does not have both: sides that are pinned, and sides that are free.")
+    moves = float(pinned.migrations_per_1000.max())
+    unpinned = float(free.migrations_per_1000.max())
+    reason = (
+        f"at most {number_text(moves)} moves in 1,000 round trips when pinned, "
+        f"{number_text(unpinned)} when free."
+    )
+    return yes(moves < 0.1, reason)
+
+
+def _saves_half(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of round trips, free against one CPU, by interval.  Control: the same hand-over.
+    Design: each mechanism by itself.  Opponent: what it saves is the wake-up of an idle CPU.
+    """
+    one, free = _hand_overs(table, "same_cpu"), _hand_overs(table, "unpinned")
+    both = one.add_suffix("_one").join(free.add_suffix("_free"), how="inner")
+    both = both[both.index.get_level_values("mechanism").isin(["futex", "pipe"])]
+    if both.empty:
+        raise CannotTell("This run measured neither pipe nor futex in both placements.")
+    saved = 1 - both.round_trip_ns_one / both.round_trip_ns_free
+    low = 1 - both.round_trip_hi_ns_one / both.round_trip_lo_ns_free
+    high = 1 - both.round_trip_lo_ns_one / both.round_trip_hi_ns_free
+    reason = "pinned to one CPU a round trip is shorter by " + ", ".join(
+        f"{row.saved:.0%} ({row.mechanism}, {row.between})"
+        for row in each(saved.rename("saved").reset_index())
+    )
+    if (low > 0.66).any():
+        return Verdict(FAILS, f"{reason}: it saves more.")
+    if (high < 0.45).any():
+        return Verdict(FAILS, f"{reason}: it saves less.")
+    return Verdict(HOLDS if ((low >= 0.45) & (high <= 0.66)).all() else UNKNOWN, f"{reason}.")
+
+
+def _by_warm_caches(table: pd.DataFrame) -> Verdict:
+    """Statistic: round trips of all mechanisms on one CPU and on two.  Control: pinned to two CPUs no side
+    moves, so that its working set stays warm.  Design: the turn is a word, and there is nothing else to keep
+    warm.  Opponent: the written line still travels; `poll` has that travel and no wake-up.
+    """
+    one, two = _hand_overs(table, "same_cpu"), _hand_overs(table, "other_cpu")
+    both = one.add_suffix("_one").join(two.add_suffix("_two"), how="inner")
+    if both.empty:
+        raise CannotTell("This run has no mechanism in both placements.")
+    if (both.migrations_per_1000_two > 0).any():
+        raise CannotTell("A side that was pinned moved all the same.")
+    times = both.round_trip_ns_two / both.round_trip_ns_one
+    reason = (
+        "pinned to a CPU each, where no side ever moves, a round trip takes "
+        f"{times.min():.3g} to {times.max():.3g} times as long as on one CPU."
+    )
+    if (both.round_trip_lo_ns_two > 1.5 * both.round_trip_hi_ns_one).all():
+        return Verdict(FAILS, reason)
+    if (both.round_trip_hi_ns_two < 1.5 * both.round_trip_lo_ns_one).all():
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals span half as long again: {reason}")
+
+
+CLAIMS = [
+    Claim("000-007", "A switch costs between 1 and 5 µs directly.", WEB_COURSE, "context_switch.matrix",
+          _direct_1_to_5_us),
+    Claim("003-009", "A hand-over to another CPU takes at least three times as long as one on the same CPU.",
+          ONE_VM, "context_switch.matrix", _other_cpu_dearer),
+    Claim("003-007", "Ping-pong by pipe or by condition variable makes exactly two switches a round trip.",
+          "assumed by benchmarks that divide by two", "context_switch.matrix",
+          _two_switches),
+    Claim("004-025", "Switching between threads is cheaper than switching between processes.",
+          "a collection of switch benchmarks", "context_switch.matrix", _threads_cheaper),
+    Claim("000-059", "sched_yield switches the way a blocking read does.", WEB_COURSE,
+          "context_switch.matrix", _yield_like_blocking),
+    Claim("004-015", "Two threads that call sched_yield on different CPUs measure a thread switch.",
+          f"timetctxsw2 in tsuna/contextswitch, as quoted in {SWITCH_LIST}", MATRIX, _yield_across),
+    Claim("000-097-turn", "A pinned thread shows next to no migrations.", WEB_COURSE, MATRIX, _pinned_stays),
+    Claim("004-022", "Affinity to one CPU saves 45 to 66% of a switch.", SWITCH_LIST, MATRIX, _saves_half),
+    Claim("004-024", "Threads on one CPU pass a turn more quickly because their caches stay warm.",
+          SWITCH_LIST, MATRIX, _by_warm_caches),
+]  # fmt: skip

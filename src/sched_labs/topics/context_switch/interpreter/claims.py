@@ -1,0 +1,98 @@
+"""What people say about interpreter, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, size
+
+
+def _script(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """The pinned runs of the Python script with the smallest and with the largest buffer."""
+    found = table[table.placement == "pinned"].sort_values("buffer_bytes")
+    if len(found) < 2:
+        raise CannotTell("The script was not run pinned with two sizes of buffer.")
+    return found.iloc[0], found.iloc[-1]
+
+
+def _script_needs_the_cache(table: pd.DataFrame) -> Verdict:
+    """Statistic: tax a step, small buffer against large.  Control: a run without the calls.  Design:
+    sequential access, which the prefetcher hides.  Opponent: less than half is what dramatically is
+    taken to mean.
+    """
+    small, large = _script(table)
+    reason = (
+        f"a step's tax is {small.tax_ns:.1f} ns with {size(small.buffer_bytes)} "
+        f"(interval {small.tax_lo_ns:.1f} to {small.tax_hi_ns:.1f}) and {large.tax_ns:.1f} ns with "
+        f"{size(large.buffer_bytes)} ({large.tax_lo_ns:.1f} to {large.tax_hi_ns:.1f})."
+    )
+    # "Dramatically" is taken as to less than half.
+    if small.tax_hi_ns < 0.5 * large.tax_lo_ns:
+        return Verdict(HOLDS, reason)
+    if small.tax_lo_ns > 0.5 * large.tax_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span one half: {reason}")
+
+
+def _script_is_pure_warm_up(table: pd.DataFrame) -> Verdict:
+    """Statistic: tax a step of the buffer that fits the near cache.  Control: the large buffer.  Design:
+    what is there without anything to lose is no warm-up.  Opponent: a tenth is left for traces of it.
+    """
+    small, large = _script(table)
+    reason = (
+        f"{small.tax_ns:.1f} of {large.tax_ns:.1f} ns a step are there with {size(small.buffer_bytes)} too, "
+        "which lies in the nearest cache."
+    )
+    # What a set in the nearest cache pays as well is no warm-up; a tenth of it would be a trace.
+    if small.tax_lo_ns > 0.1 * large.tax_hi_ns:
+        return Verdict(FAILS, reason)
+    if small.tax_hi_ns < 0.1 * large.tax_lo_ns:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals span a tenth: {reason}")
+
+
+def _script_three_times(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of times, by interval.  Control: one thread without calls.  Design: two threads do
+    twice the work, which is in the ratio.  Opponent: another interpreter has another lock.
+    """
+    _, row = _script(table)
+    reason = (
+        f"two threads that yield take {row.ratio:.2f} times as long as one that does not "
+        f"(interval {row.ratio_lo:.2f} to {row.ratio_hi:.2f}), for twice the work."
+    )
+    if row.ratio_lo >= 2.7:
+        return Verdict(HOLDS, reason)
+    if row.ratio_hi < 2.7:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans 2.7: {reason}")
+
+
+def _script_runs_in_parallel(table: pd.DataFrame) -> Verdict:
+    """Statistic: steps in the same time, two threads over one.  Control: one thread.  Design: unpinned, so
+    that a second CPU is there.  Opponent: an interpreter without a global lock.
+    """
+    found = table[table.placement == "unpinned"]
+    if found.empty:
+        raise CannotTell("The script was not run without its pin.")
+    row = found.iloc[0]
+    reason = (
+        f"without the pin two threads make {row.speedup:.2f} times the steps of one in the same time "
+        f"(interval {row.speedup_lo:.2f} to {row.speedup_hi:.2f})."
+    )
+    if row.speedup_lo > 1.5:
+        return Verdict(HOLDS, reason)
+    if row.speedup_hi < 1.5:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans 1.5: {reason}")
+
+
+CLAIMS = [
+    Claim("000-056", "With a working set of 16 KiB the script's switching overhead drops dramatically.",
+          WEB_COURSE, "interpreter.script", _script_needs_the_cache),
+    Claim("000-051", "What the Python script's switching run takes longer is pure cache warm-up.", WEB_COURSE,
+          "interpreter.script", _script_is_pure_warm_up),
+    Claim("000-049", "Switching makes the script's two threads take three times as long as one, not twice.",
+          WEB_COURSE, "interpreter.script", _script_three_times),
+    Claim("000-058", "Without a pin the script's two Python threads run in parallel.", WEB_COURSE,
+          "interpreter.script", _script_runs_in_parallel),
+]  # fmt: skip

@@ -1,0 +1,59 @@
+"""What people say about recovery, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
+
+
+def _first_10k_miss(table: pd.DataFrame) -> Verdict:
+    """Statistic: what is left of the first access' extra time around the 10,000th, of sets of 10,000 lines.
+    Control: the same walk after no switch, of which `seen` stands clear.
+    Design: a set of fewer lines has seen each of them again long before, and says nothing of first accesses.
+    Opponent: half of the extra time left would still be half of the accesses missing.
+    """
+    long = table.working_set_bytes >= 10_000 * 64
+    found = table[table.seen & table.left_at_10k_ratio.notna() & long]
+    if found.empty:
+        raise CannotTell("No set of 10,000 lines was slowed down and then followed for 10,000 accesses.")
+    row = found.sort_values("left_at_10k_ratio").iloc[0]
+    reason = (
+        f"{size(row.working_set_bytes)}: around the 10,000th access {row.left_at_10k_ratio:.0%} of the extra "
+        f"time of the first is left "
+        f"(interval {row.left_at_10k_lo_ratio:.0%} to {row.left_at_10k_hi_ratio:.0%})."
+    )
+    if (found.left_at_10k_lo_ratio >= 0.5).all():
+        return Verdict(HOLDS, reason)
+    if (found.left_at_10k_hi_ratio < 0.5).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans one half: {reason}")
+
+
+def _warm_in_50_to_500_us(table: pd.DataFrame) -> Verdict:
+    """Statistic: time until a block is within 5 %, by interval.  Control: the same blocks without a
+    switch.  Design: draws repeat, so that the tail is long.  Opponent: another limit than 5 % gives
+    another time.
+    """
+    found = table[table.seen & table.recovered]
+    if found.empty:
+        raise CannotTell("No set of this run was seen to slow down and to recover.")
+    reason = (
+        "; ".join(
+            f"{size(row.working_set_bytes)} after {ns(row.recovered_ns)}" for _, row in found.iterrows()
+        )
+        + "."
+    )
+    if ((found.recovered_lo_ns >= 50_000) & (found.recovered_hi_ns <= 500_000)).all():
+        return Verdict(HOLDS, reason)
+    if ((found.recovered_hi_ns < 50_000) | (found.recovered_lo_ns > 500_000)).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"An interval spans a limit: {reason}")
+
+
+CLAIMS = [
+    Claim("000-025", "The first 10,000 accesses after a switch all miss the near cache.", WEB_COURSE,
+          "recovery.curve", _first_10k_miss),
+    Claim("000-040", "Warming up after a switch takes 50 to 500 µs.", WEB_COURSE, "recovery.curve",
+          _warm_in_50_to_500_us),
+]  # fmt: skip

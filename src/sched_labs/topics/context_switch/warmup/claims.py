@@ -1,0 +1,262 @@
+"""What people say about warmup, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
+
+
+def _times(ratio: float) -> str:
+    """A factor in plain digits: 0.092, 7.6, 550."""
+    return f"{ratio:,.0f}" if abs(ratio) >= 10 else f"{ratio:.2g}"
+
+
+def _thorough(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the partner that touches most: the curve, without the rest of the grid."""
+    return table[table.partner_bytes == table.partner_bytes.max()]
+
+
+def _seen(table: pd.DataFrame, access: str = "random") -> pd.DataFrame:
+    found = table[(table.access == access) & table.seen & (table.extra_ns > 0)]
+    if found.empty:
+        raise CannotTell(f"No warm-up stands clear of the noise floor with {access} access.")
+    return found
+
+
+def _peak(table: pd.DataFrame) -> pd.Series:
+    """The row with the largest warm-up."""
+    return table.sort_values("extra_ns").iloc[-1]
+
+
+def _constant(table: pd.DataFrame) -> Verdict:
+    """Statistic: the warm-ups of the smallest and the largest that are seen.  Control: one and the same
+    partner.  Design: random order, each line once.  Opponent: within a factor of two counts as the
+    same.
+    """
+    # After one and the same partner: what another partner leaves is no matter of the working set.
+    found = _seen(_thorough(table))
+    if len(found) < 2:
+        raise CannotTell("Two working sets with a warm-up that can be seen are needed.")
+    least, most = found.sort_values("extra_ns").iloc[0], _peak(found)
+    reason = (
+        f"after a partner of {size(most.partner_bytes)}: {ns(least.extra_ns)} at "
+        f"{size(least.working_set_bytes)}, {ns(most.extra_ns)} at {size(most.working_set_bytes)}."
+    )
+    # "The same" is taken as within a factor of two.
+    if most.extra_hi_ns <= 2 * least.extra_lo_ns:
+        return Verdict(HOLDS, reason)
+    if most.extra_lo_ns > 2 * least.extra_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span a factor of two: {reason}")
+
+
+def _ten_to_hundred(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio to the direct cost, at every size and partner.  Control: the walk alone, and the
+    noise floor.  Design: what is not seen counts as below ten only where ten would be seen.  Opponent:
+    a choice of size makes any ratio.
+    """
+    whole = table[table.access == "random"]
+    if whole.empty or not (whole.direct_ns > 0).all():
+        raise CannotTell("This run has no random walk with a direct cost beside it.")
+    ratio = (whole.extra_ns.clip(lower=0) / whole.direct_ns).where(whole.seen, 0.0)
+    inside = ratio.between(10, 100)
+    # What stayed unseen is below 10 times only where 10 times would have been seen.
+    hidden = ~whole.seen & (whole[["extra_hi_ns", "floor_ns"]].max(axis=1) >= 10 * whole.direct_ns)
+    reason = (
+        f"from {_times(ratio.min())} to {_times(ratio.max())} times; between 10 and 100 at {inside.sum()} of "
+        f"{len(whole)} combinations of working set and partner."
+    )
+    low, high = whole.extra_lo_ns / whole.direct_ns, whole.extra_hi_ns / whole.direct_ns
+    if inside.all() and (low >= 10).all() and (high <= 100).all():
+        return Verdict(HOLDS, reason)
+    outside = ~hidden & (~whole.seen | (high < 10) | (low > 100))
+    if outside.any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The noise hides what would decide: {reason}")
+
+
+def _sequential_shows_it(table: pd.DataFrame) -> Verdict:
+    """Statistic: warm-up in order against that at random, half of it.  Control: the same set in both
+    orders.  Design: the size with the largest warm-up.  Opponent: a prefetcher differs by processor.
+    """
+    both = _seen(table).merge(
+        table[table.access == "sequential"],
+        on=["working_set_bytes", "partner_bytes"],
+        suffixes=("", "_sequential"),
+    )
+    if both.empty:
+        raise CannotTell("This run did not walk the same working sets in both orders.")
+    peak = _peak(both)
+    reason = (
+        f"at {size(peak.working_set_bytes)}: {ns(peak.extra_ns)} in random order, "
+        f"{ns(peak.extra_ns_sequential)} in sequential order."
+    )
+    if peak.extra_lo_ns_sequential >= 0.5 * peak.extra_hi_ns:
+        return Verdict(HOLDS, reason)
+    if peak.extra_hi_ns_sequential < 0.5 * peak.extra_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span one half: {reason}")
+
+
+def _grows_for_ever(table: pd.DataFrame) -> Verdict:
+    """Statistic: warm-up of the largest set against the peak, by interval.  Control: the walk alone.
+    Design: sets up to several times the last cache.  Opponent: in a guest the last cache may be smaller
+    than told.
+    """
+    found = _thorough(table[table.access == "random"]).sort_values("working_set_bytes")
+    if len(found) < 3:
+        raise CannotTell("Three working sets are needed to see a bend.")
+    peak, last = _peak(found), found.iloc[-1]
+    if peak.working_set_bytes == last.working_set_bytes:
+        raise CannotTell(
+            f"The largest set measured, {size(last.working_set_bytes)}, still has the largest warm-up."
+        )
+    reason = (
+        f"{ns(peak.extra_ns)} at {size(peak.working_set_bytes)}, {ns(last.extra_ns)} at "
+        f"{size(last.working_set_bytes)}" + ("." if last.seen else ", inside the noise floor.")
+    )
+    if last.extra_hi_ns < peak.extra_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+NEAR_BYTES = 32 << 10  # a first-level data cache of today has 32 KiB or more
+
+
+def _kernel_evicts(table: pd.DataFrame) -> Verdict:
+    """Statistic: the warm-up after a switch to a partner that touches nothing, of sets that fit a near cache.
+    Control: the warm-up after a partner that fills the cache.
+    Design: of larger sets nothing would be in the near cache without a switch either.
+    Opponent: half of the busy partner's warm-up is a generous limit for "nothing is left".
+    """
+    found = _seen(_thorough(table))
+    found = found[found.working_set_bytes <= NEAR_BYTES]
+    if found.empty:
+        raise CannotTell(
+            "No set that fits a near cache shows a warm-up that stands clear of the noise floor."
+        )
+    peak = _peak(found)
+    if pd.isna(peak.kernel_extra_ns):
+        raise CannotTell("This run has no switches to a partner that touches nothing.")
+    reason = (
+        f"at {size(peak.working_set_bytes)} a switch to an idle partner adds {ns(peak.kernel_extra_ns)}, "
+        f"one to a busy partner {ns(peak.extra_ns)}."
+    )
+    if peak.kernel_extra_ns >= 0.5 * peak.extra_hi_ns:
+        return Verdict(HOLDS, reason)
+    if peak.kernel_extra_ns < 0.5 * peak.extra_lo_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval does not tell them apart: {reason}")
+
+
+def _256_kib_in_240_us(table: pd.DataFrame) -> Verdict:
+    """Statistic: warm-up of 256 KiB after every partner, within a factor of two.  Control: the walk alone.
+    Design: random order, the dearest.  Opponent: the sentence names no partner, so all are asked.
+    """
+    found = table[(table.access == "random") & (table.working_set_bytes == 256 << 10)]
+    if found.empty:
+        raise CannotTell("This run did not walk 256 KiB at random.")
+    found = found.sort_values("partner_bytes")
+    reason = (
+        "; ".join(
+            f"{ns(row.extra_ns)} after a partner of {size(row.partner_bytes)}" for _, row in found.iterrows()
+        )
+        + "."
+    )
+    # "240 µs" is taken as within a factor of two.
+    if ((found.extra_lo_ns >= 120_000) & (found.extra_hi_ns <= 480_000)).all():
+        return Verdict(HOLDS, reason)
+    if ((found.extra_hi_ns < 120_000) | (found.extra_lo_ns > 480_000)).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"An interval spans a limit: {reason}")
+
+
+def _2_mib_in_first_level(table: pd.DataFrame) -> Verdict:
+    """Statistic: time a line, 2 MiB against 16 KiB.  Control: 16 KiB, which fits.  Design: no switch is in
+    it.  Opponent: half as long again would still be the first level.
+    """
+    found = table[(table.access == "random") & table.working_set_bytes.isin([16 << 10, 2 << 20])]
+    found = found.drop_duplicates("working_set_bytes").set_index("working_set_bytes")
+    if len(found) < 2:
+        raise CannotTell("This run did not walk both 16 KiB and 2 MiB at random.")
+    near, far = found.loc[16 << 10], found.loc[2 << 20]
+    reason = (
+        f"a line takes {near.alone_ns_per_line:.3g} ns in 16 KiB and {far.alone_ns_per_line:.3g} ns in 2 MiB."
+    )
+    # Of two medians: the floor, which is for differences within a trial, may be larger than a whole walk.
+    longer = (2 << 20) / (16 << 10)
+    if far.alone_lo_ns > 2 * longer * near.alone_hi_ns:
+        return Verdict(FAILS, reason)
+    if far.alone_hi_ns < 1.5 * longer * near.alone_lo_ns:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals do not tell them apart: {reason}")
+
+
+def _past_the_last_level(table: pd.DataFrame) -> Verdict:
+    """Statistic: warm-up as a share of the walk.  Control: smaller sets.  Design: needs a set past the
+    last cache that is told.  Opponent: in a guest that cache is shared.
+    """
+    found = _thorough(table[table.access == "random"])
+    past, before = found[found.past_last_level], found[~found.past_last_level]
+    if past.empty or before.empty:
+        raise CannotTell("This run has no set past the last-level cache, or does not know that cache.")
+    last = past.sort_values("working_set_bytes").iloc[-1]
+    peak = before.assign(share=before.extra_ns / before.alone_ns).sort_values("share").iloc[-1]
+    if not peak.seen:
+        raise CannotTell("No smaller set shows a warm-up that stands clear of the noise floor.")
+    reason = (
+        f"a walk takes {last.extra_ns / last.alone_ns:+.0%} after a switch at "
+        f"{size(last.working_set_bytes)}, "
+        f"{peak.share:+.0%} at {size(peak.working_set_bytes)}."
+    )
+    if last.extra_lo_ns / last.alone_ns > peak.extra_hi_ns / peak.alone_ns:
+        return Verdict(HOLDS, reason)
+    if last.extra_hi_ns / last.alone_ns < peak.extra_lo_ns / peak.alone_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _seven_times_direct(table: pd.DataFrame) -> Verdict:
+    """Statistic: the largest ratio to the direct cost.  Control: the walk alone, and the floor.  Design:
+    what noise hides counts for the sentence.  Opponent: 30 % against 4 % is 7.5 times; another service
+    has other shares.
+    """
+    found = table[(table.access == "random") & (table.direct_lo_ns > 0)]
+    if found.empty:
+        raise CannotTell("This run has no random walk with a direct cost beside it.")
+    least = (found.extra_lo_ns / found.direct_hi_ns).max()
+    most = (found[["extra_hi_ns", "floor_ns"]].max(axis=1) / found.direct_lo_ns).max()
+    top = found.assign(ratio=found.extra_ns / found.direct_ns).sort_values("ratio").iloc[-1]
+    reason = (
+        f"at most {_times(top.ratio)} times the direct cost, at {size(top.working_set_bytes)} with a "
+        f"partner of {size(top.partner_bytes)}; 30 % against 4 % takes 7.5 times."
+    )
+    if least > 7.5:
+        return Verdict(HOLDS, reason)
+    if most < 7.5:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span 7.5 times: {reason}")
+
+
+CLAIMS = [
+    Claim("000-005", "Every switch costs the same in cold caches, whatever the working set.", WEB_COURSE,
+          "warmup.sweep", _constant),
+    Claim("000-008", "The indirect cost is 10 to 100 times the direct cost.", WEB_COURSE, "warmup.sweep",
+          _ten_to_hundred),
+    Claim("lat_ctx", "Summing an array in order shows what a switch does to the cache (at least half of it).",
+          "the method of lmbench's lat_ctx", "warmup.sweep", _sequential_shows_it),
+    Claim("larger", "The larger the working set, the more a switch costs.",
+          "what the left half of the curve suggests", "warmup.sweep",
+          _grows_for_ever),
+    Claim("000-028", "After a switch nothing of the thread's data is left in its near cache.", WEB_COURSE,
+          "warmup.sweep", _kernel_evicts),
+    Claim("000-037", "Warming a working set of 256 KiB up again takes 240 µs.", WEB_COURSE, "warmup.sweep",
+          _256_kib_in_240_us),
+    Claim("000-054", "Without switches, a walk over 2 MiB hits the first-level cache.", WEB_COURSE,
+          "warmup.sweep", _2_mib_in_first_level),
+    Claim("000-057", "A set past the last-level cache loses the largest part of its speed to a switch.",
+          WEB_COURSE, "warmup.sweep", _past_the_last_level),
+    Claim("000-009", "A service that spends 4 % of its time on switches can lose 30 % to warm-up.",
+          WEB_COURSE, "warmup.sweep", _seven_times_direct),
+]  # fmt: skip

@@ -1,0 +1,85 @@
+"""What people say about ring, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, size, yes
+
+KIND = "ring.sweep"
+
+
+TOLERANCE = 0.02
+
+
+# A second ring that changes the number by less than this may be said not to matter.
+HARDLY = 1.2
+
+
+def _crowded(table: pd.DataFrame) -> Verdict:
+    """Statistic: time a hop, one ring against two, by interval.  Control: one ring.  Design: 64 KiB, as
+    the source measured it.  Opponent: on idle CPUs two rings need not share one.
+    """
+    part = table[(table.access == "sequential") & (table.size_bytes == 64 * 1024)]
+    both = part[part.rings == 1].merge(part[part.rings == 2], on="processes", suffixes=("", "_crowded"))
+    if both.empty:
+        raise CannotTell("This run has no second ring at 64 KiB.")
+    row = both.iloc[0]
+    if not row.net_lo_ns > 0:
+        raise CannotTell(f"One ring's interval starts at {ns(row.net_lo_ns)}: it bounds no ratio.")
+    text = (
+        f"{ns(row.net_ns)} with one ring, {ns(row.net_ns_crowded)} with two: "
+        f"{row.net_ns_crowded / row.net_ns:.1f} times."
+    )
+    if row.net_hi_ns_crowded <= HARDLY * row.net_lo_ns:
+        return Verdict(HOLDS, text)
+    if row.net_lo_ns_crowded > HARDLY * row.net_hi_ns:
+        return Verdict(FAILS, text)
+    raise CannotTell(f"The intervals span {HARDLY} times: {text}")
+
+
+def _one_switch_a_hop(table: pd.DataFrame) -> Verdict:
+    """Statistic: counted switches a hop, every size.  Control: the kernel's count.  Design: one ring on
+    one CPU, with memory to touch.  Opponent: without memory a hop may be shorter than a wake-up.
+    """
+    rows = table[(table.rings == 1) & (table.access == "sequential") & (table.size_bytes > 0)]
+    if rows.empty:
+        raise CannotTell("This run has no ring whose processes sum their memory.")
+    counts = rows.switches_per_hop
+    return yes(
+        bool((abs(counts - 1) <= TOLERANCE).all()),
+        f"counted a hop: {counts.min():.2f} to {counts.max():.2f} switches.",
+    )
+
+
+def _sum_shows_it(table: pd.DataFrame) -> Verdict:
+    """Statistic: time a hop, a sum in order against a random walk.  Control: the random walk.  Design: the
+    size with the largest loss.  Opponent: a prefetcher differs by processor.
+    """
+    part = table[(table.rings == 1) & (table.size_bytes > 0)]
+    both = part[part.access == "random"].merge(
+        part[part.access == "sequential"], on=["processes", "size_bytes"], suffixes=("", "_sum")
+    )
+    both = both[both.seen]
+    if both.empty:
+        raise CannotTell("This run has no random walk that stands clear of the noise beside a sum.")
+    row = both.sort_values("net_ns").iloc[-1]
+    text = (
+        f"{row.processes} processes with {size(row.size_bytes)}: {ns(row.net_ns)} in random order, "
+        f"{ns(row.net_ns_sum)} as a sum."
+    )
+    if row.net_lo_ns_sum >= 0.5 * row.net_hi_ns:
+        return Verdict(HOLDS, text)
+    if row.net_hi_ns_sum < 0.5 * row.net_lo_ns:
+        return Verdict(FAILS, text)
+    raise CannotTell(f"The intervals span one half: {text}")
+
+
+CLAIMS = [
+    Claim("004-032", "What lat_ctx reports is a switch's cost, also when two rings share the CPU (-P 2).",
+          "a reading of lat_ctx's numbers, in a collection of switch benchmarks", KIND, _crowded),
+    Claim("lat_ctx-hop", "One hop of lat_ctx's ring is one context switch.", "assumed by lmbench's lat_ctx",
+          KIND, _one_switch_a_hop),
+    Claim("lat_ctx-sum", "lat_ctx's sum shows what a switch does to the processes' caches (at least half).",
+          "the method of lmbench's lat_ctx", KIND, _sum_shows_it),
+]  # fmt: skip

@@ -1,0 +1,67 @@
+"""What people say about numa, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import (
+    FAILS,
+    HOLDS,
+    UNKNOWN,
+    WEB_COURSE,
+    CannotTell,
+    Claim,
+    Verdict,
+    size,
+)
+from sched_labs.draw.base import each
+
+NODES = "numa.chase"
+
+
+def _remote(table: pd.DataFrame) -> pd.DataFrame:
+    rows = table[~table.local.astype(bool) & table.slowdown_ratio.notna()]
+    if rows.empty:
+        raise CannotTell("This machine has one memory node.")
+    return rows.sort_values("working_set_bytes")
+
+
+def _slower(rows: pd.DataFrame) -> str:
+    return "a load from another node takes " + ", ".join(
+        f"{row.slowdown_ratio:.2f} times as long with {size(row.working_set_bytes)}"
+        for row in each(rows.drop_duplicates("working_set_bytes"))
+    )
+
+
+def _eight_percent(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of load times, by interval.  Control: the local node.  Design: small sets, which
+    caches hold, and large ones.  Opponent: one number for both is what it says.
+    """
+    rows = _remote(table)
+    if ((rows.slowdown_hi_ratio < 1.04) | (rows.slowdown_lo_ratio > 1.12)).any():
+        return Verdict(FAILS, f"{_slower(rows)}.")
+    inside = (rows.slowdown_lo_ratio >= 1.04) & (rows.slowdown_hi_ratio <= 1.12)
+    return Verdict(HOLDS if inside.all() else UNKNOWN, f"{_slower(rows)}.")
+
+
+def _as_the_firmware_says(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of load times of the largest set.  Control: the firmware's table.  Design: random
+    loads, one at a time.  Opponent: the table says latency of an idle machine.
+    """
+    rows = _remote(table)
+    rows = rows[(rows.working_set_bytes == rows.working_set_bytes.max()) & rows.firmware_distance.notna()]
+    if rows.empty:
+        raise CannotTell("The firmware tells no distances.")
+    said = rows.firmware_distance / 10
+    reason = f"{_slower(rows)}; the firmware says {said.iloc[0]:.2g} times."
+    if ((rows.slowdown_hi_ratio < 0.9 * said) | (rows.slowdown_lo_ratio > 1.1 * said)).any():
+        return Verdict(FAILS, reason)
+    inside = (rows.slowdown_lo_ratio >= 0.9 * said) & (rows.slowdown_hi_ratio <= 1.1 * said)
+    return Verdict(HOLDS if inside.all() else UNKNOWN, reason)
+
+
+CLAIMS = [
+    Claim("000-119", "Remote memory costs a program 8% of its CPU.", WEB_COURSE, NODES, _eight_percent),
+    Claim("numa-distance", "The firmware's distances are ratios of memory latency.",
+          "how numactl's table of distances is often read", NODES, _as_the_firmware_says),
+]  # fmt: skip

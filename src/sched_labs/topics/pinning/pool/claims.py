@@ -1,0 +1,201 @@
+"""What people say about pool, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.draw.axes import number_text
+
+KIND = "pool.pinned"
+
+
+INTRUDERS = ("none", "short", "long")
+
+
+RARE = 0.001
+
+
+OFTEN = 0.01
+
+
+RAISED_NS = 3.4e6  # from 800 µs to 4.2 ms
+
+
+SHORTEST_LONG_NS = 200_000.0  # a piece of 62 µs is no longer than a few of them
+
+
+SAME = 0.9
+
+
+FELT = 1.25  # p99 of a few trials: a smaller factor than this is no finding
+
+
+def _row(table: pd.DataFrame, owner: str, intruder: str, placement: str) -> pd.Series:
+    """One case.  CannotTell where this run did not measure it."""
+    found = table[
+        (table["owner"] == owner) & (table["intruder"] == intruder) & (table["placement"] == placement)
+    ]
+    if found.empty:
+        raise CannotTell(f"This run did not measure the {owner}'s data, {placement}, intruder {intruder}.")
+    return found.iloc[0]
+
+
+def _by_owner(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of p99, pinned over free, by interval.  Control: free in turns, and nobody beside
+    it.  Design: six cases, all of which the sentence covers.  Opponent: a factor below 1.25 of few
+    trials is no finding.
+    """
+    said, right, wrong = [], [], []
+    for owner in ("thread", "request"):
+        for intruder in INTRUDERS:
+            row = _row(table, owner, intruder, "pinned")
+            ratio, low, high = row["ratio_p99"], row["ratio_lo_p99"], row["ratio_hi_p99"]
+            helps, hurts = high < 1 / FELT, low > FELT
+            right.append(helps if owner == "thread" else hurts)
+            wrong.append(hurts if owner == "thread" else helps)
+            times = [number_text(value, 2) for value in (ratio, low, high)]
+            said.append(f"{owner}'s data, intruder {intruder}: {times[0]} ({times[1]} to {times[2]})")
+    reason = f"p99 pinned over free: {'; '.join(said)}."
+    if any(wrong):
+        return Verdict(FAILS, reason)
+    if all(right):
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"Not every difference is seen. {reason}")
+
+
+def _keeps_warm(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time a request, pinned against free.  Control: equal trials give the floor.  Design:
+    only where free workers moved.  Opponent: a pin that saves nothing here may elsewhere.
+    """
+    free = table[(table["owner"] == "thread") & (table["placement"] == "free")]
+    if free.empty:
+        raise CannotTell("This run measured no free workers with data of their own.")
+    most = free.sort_values("moves_per_request").iloc[-1]
+    pinned = _row(table, "thread", str(most["intruder"]), "pinned")
+    reason = (
+        f"CPU time a request, intruder {most['intruder']}: pinned {ns(pinned['cpu_ns_per_request'])}, free "
+        f"{ns(most['cpu_ns_per_request'])} with {number_text(most['moves_per_request'], 2)} moves a request."
+    )
+    if most["moves_per_request"] < OFTEN:
+        raise CannotTell(f"Free workers hardly moved either. {reason}")
+    saved, low, high = (pinned[f"saved{part}_ns_per_request"] for part in ("", "_lo", "_hi"))
+    if pd.isna(saved):
+        raise CannotTell(f"No trial has both. {reason}")
+    if not pd.isna(most["foreseen_ns_per_request"]):
+        reason += (
+            f" A move made the next request {ns(most['move_ns'])} longer, so that a pin could save "
+            f"{ns(most['foreseen_ns_per_request'])} a request."
+        )
+    if abs(saved) > pinned["floor_ns_per_request"] and low > 0:
+        return Verdict(HOLDS, f"{reason} It saved {ns(saved)} ({ns(low)} to {ns(high)}).")
+    if abs(saved) > pinned["floor_ns_per_request"] and high < 0:
+        return Verdict(FAILS, f"{reason} It cost {ns(-saved)} ({ns(-high)} to {ns(-low)}).")
+    raise CannotTell(f"The difference does not stand clear of the noise. {reason}")
+
+
+def _no_moves(table: pd.DataFrame) -> Verdict:
+    """Statistic: moves a request, as the kernel counted them.  Control: free workers.  Design: pinned for
+    the whole run.  Opponent: a pin is what makes it true, not a result of it.
+    """
+    pinned = table[table["placement"] == "pinned"]
+    if pinned.empty or pinned["kernel_moves_per_request"].isna().any():
+        raise CannotTell("The kernel does not tell how often it moved a thread.")
+    most = float(pinned["kernel_moves_per_request"].max())
+    free = table.loc[table["placement"] == "free", "kernel_moves_per_request"].max()
+    reason = (
+        f"At most {number_text(most, 2)} moves a request pinned, and {number_text(free, 2)} free, as the "
+        "kernel counted them."
+    )
+    if most < RARE:
+        return Verdict(HOLDS, reason)
+    if most > OFTEN:
+        return Verdict(FAILS, reason)
+    raise CannotTell(reason)
+
+
+def _switches_less(table: pd.DataFrame) -> Verdict:
+    """Statistic: switches a request, by interval.  Control: free workers, nobody beside them.  Design: the
+    same requests.  Opponent: a tenth is the least that counts as less often.
+    """
+    pinned, free = _row(table, "thread", "none", "pinned"), _row(table, "thread", "none", "free")
+    reason = (
+        f"{pinned['switches_per_request']:.2f} switches a request pinned, {free['switches_per_request']:.2f} "
+        "free, with nobody else there."
+    )
+    if pinned["switches_hi_per_request"] < SAME * free["switches_lo_per_request"]:
+        return Verdict(HOLDS, reason)
+    if pinned["switches_lo_per_request"] > SAME * free["switches_hi_per_request"]:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals are too wide to tell a tenth. {reason}")
+
+
+def _on_the_run_queue(table: pd.DataFrame) -> Verdict:
+    """Statistic: the longest queue in the program.  Control: as many threads as could be on a run queue.
+    Design: one worker's CPU is taken away.  Opponent: a pool with a thread for each request queues in
+    the kernel.
+    """
+    row = _row(table, "thread", "long", "pinned")
+    queue, threads = row["queue_requests"], int(row["waiting_threads"])
+    reason = (
+        f"Up to {queue:.0f} requests waited for one worker; the pool has {threads} threads that a run queue "
+        "could hold."
+    )
+    if queue > threads:
+        return Verdict(FAILS, f"They waited in the program. {reason}")
+    if queue <= 1:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _short_pieces(table: pd.DataFrame) -> Verdict:
+    """Statistic: p99 with and without the pieces, by interval.  Control: nobody beside it.  Design: more
+    and longer pieces than the sentence has, which favours it.  Opponent: one piece in an unlucky place
+    is rarer than p99.
+    """
+    quiet, short = _row(table, "thread", "none", "pinned"), _row(table, "thread", "short", "pinned")
+    if short["stall_ns"] > SHORTEST_LONG_NS:
+        raise CannotTell(f"The short pieces of this run took {ns(short['stall_ns'])}.")
+    reason = (
+        f"Pieces of {ns(short['stall_ns'])}, and far more than ten a second: p99 {ns(quiet['p99_ns'])} "
+        f"without and {ns(short['p99_ns'])} with them, pinned."
+    )
+    if short["p99_lo_ns"] - quiet["p99_hi_ns"] > RAISED_NS:
+        return Verdict(HOLDS, reason)
+    if short["p99_hi_ns"] - quiet["p99_lo_ns"] < RAISED_NS:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals span 3.4 ms. {reason}")
+
+
+CLAIMS = [
+    Claim(
+        "000-074",
+        "Pinning helps where the hot data belong to the thread, and hurts where they belong to the request.",
+        WEB_COURSE,
+        KIND,
+        _by_owner,
+    ),
+    Claim(
+        "000-087",
+        "Pinning keeps caches warm, because the thread does not move.",
+        WEB_COURSE,
+        KIND,
+        _keeps_warm,
+    ),
+    Claim("000-097", "Pinned threads show next to no migrations.", WEB_COURSE, KIND, _no_moves),
+    Claim("000-010", "Pin the threads, and they will switch less often.", WEB_COURSE, KIND, _switches_less),
+    Claim(
+        "000-072",
+        "While a pinned worker's CPU stands still, the kernel queues its requests on that CPU's run queue.",
+        WEB_COURSE,
+        KIND,
+        _on_the_run_queue,
+    ),
+    Claim(
+        "000-077",
+        "A CPU that is taken away for 62 µs ten times a second raises p99 from 0.8 ms to 4.2 ms.",
+        WEB_COURSE,
+        KIND,
+        _short_pieces,
+    ),
+]  # fmt: skip

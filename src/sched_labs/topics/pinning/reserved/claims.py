@@ -1,0 +1,72 @@
+"""What people say about reserved, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import (
+    FAILS,
+    HOLDS,
+    UNKNOWN,
+    WEB_COURSE,
+    CannotTell,
+    Claim,
+    Verdict,
+)
+from sched_labs.draw.axes import number_text
+from sched_labs.draw.base import each
+
+RESIDENTS = "reserved.residents"
+
+
+LATENCY_COURSE = "a web course on scheduler latency"
+
+
+def _strictest(table: pd.DataFrame) -> tuple[str, pd.DataFrame]:
+    for name in ("partition", "cpuset"):
+        if (rows := table[table.condition == name]).size:
+            return name, rows
+    raise CannotTell("This run could not make a cpuset.")
+
+
+def _housekeeping_stays(table: pd.DataFrame) -> Verdict:
+    """Statistic: events a second, lowest end above none.  Control: the strictest condition that could be
+    made.  Design: a thread that never sleeps.  Opponent: booted with isolcpus and nohz_full less is
+    left.
+    """
+    name, rows = _strictest(table)
+    kernel = rows[rows.kind != "anybody"].sort_values("per_s", ascending=False)
+    if kernel.empty:
+        raise CannotTell("This machine does not tell what interrupts a CPU.")
+    reason = (
+        f"with {'an isolated partition' if name == 'partition' else 'a cpuset'} of its own the CPU still had "
+        + ", ".join(f"{number_text(row.per_s)} {row.name}" for row in each(kernel.head(3)))
+        + " in a second."
+    )
+    if (kernel.per_lo_s > 0).any():
+        return Verdict(HOLDS, reason)
+    return Verdict(FAILS if (kernel.per_hi_s == 0).all() else UNKNOWN, reason)
+
+
+def _no_ticks_no_calls(table: pd.DataFrame) -> Verdict:
+    """Statistic: timer interrupts and calls a second, by interval.  Control: booted so, as the kernel
+    tells.  Design: one ready thread.  Opponent: other threads of the program cause calls.
+    """
+    if not table.tick_free.any():
+        raise CannotTell("This kernel was not booted to leave this CPU without a tick (nohz_full).")
+    rows = table[table.kind.isin(["timer", "call"])]
+    rows = rows[rows.condition == table.condition.iloc[-1]]
+    if rows.empty:
+        raise CannotTell("No timer interrupt and no call from another CPU was seen, or none is told here.")
+    reason = ", ".join(f"{number_text(row.per_s)} {row.name}" for row in each(rows)) + " in a second."
+    if (rows.per_lo_s > 0.5).any():
+        return Verdict(FAILS, reason)
+    return Verdict(HOLDS if (rows.per_hi_s < 0.5).all() else UNKNOWN, reason)
+
+
+CLAIMS = [
+    Claim("002-101", "A CPU that is reserved by a cpuset keeps the kernel's own housekeeping.",
+          LATENCY_COURSE, RESIDENTS, _housekeeping_stays),
+    Claim("000-078", "nohz_full and irqaffinity remove timer interrupts and calls from other CPUs.",
+          WEB_COURSE, RESIDENTS, _no_ticks_no_calls),
+]  # fmt: skip

@@ -1,0 +1,69 @@
+"""What people say about attribution, judged on a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import above
+
+KIND = "attribution.waits"
+
+
+COURSE = "a web course on scheduler latency"
+
+
+FEWEST_WAITS = 30
+
+
+def _of(table: pd.DataFrame, condition: str) -> pd.DataFrame:
+    """The rows of a condition whose waits are attributed, by occupant."""
+    rows = table[table["condition"] == condition]
+    if rows.empty:
+        raise CannotTell(f"This run has no condition {condition.replace('_', ' ')!r}.")
+    if not rows["attributed"].all():
+        raise CannotTell("Without the BPF probe nobody knows what had the CPU meanwhile.")
+    if rows["waits"].iloc[0] < FEWEST_WAITS:
+        raise CannotTell(f"{int(rows['waits'].iloc[0])} waits are too few.")
+    return rows.set_index("occupied_by")
+
+
+def _threads_in_the_way(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of the waiting time, by the ends of the intervals.  Control: idle and interrupts
+    are told apart.  Design: alone, where no thread is in the way.  Opponent: beside rivals it is true.
+    """
+    rows = _of(table, "alone")
+    other = rows.loc[["idle", "interrupt"]]
+    # The two parts share their trials, so the sum of their intervals is wider than the interval of their sum.
+    low, high = (
+        1 - min(1.0, other["share_hi"].to_numpy(float).sum()),
+        1 - max(0.0, other["share_lo"].to_numpy(float).sum()),
+    )
+    reason = (
+        f"alone on its CPU the program waited {ns(rows['wait_mean_ns'].iloc[0])} on average, "
+        f"{rows['share']['idle']:.0%} of it while the CPU was idle and {rows['share']['interrupt']:.0%} "
+        "during interrupts."
+    )
+    return above(low, high, 0.5, reason)
+
+
+def _kernel_workers(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of the waiting time, by interval.  Control: every occupant is counted.  Design: two
+    rivals that only compute.  Opponent: with packets or disks kernel threads have more to do.
+    """
+    row: Any = _of(table, "rival").loc["kernel_thread"]
+    reason = (
+        f"kernel threads had the CPU during {row.share:.1%} of the waiting time "
+        f"(interval {row.share_lo:.1%} to {row.share_hi:.1%})."
+    )
+    return above(float(row.share_lo), float(row.share_hi), 0.5, reason)
+
+
+CLAIMS = [
+    Claim("002-020", "Scheduler latency is time during which other threads have the CPU.", COURSE, KIND,
+          _threads_in_the_way),
+    Claim("002-061", "Kernel threads of the same priority are what a loaded program waits for.", COURSE, KIND,
+          _kernel_workers),
+]  # fmt: skip

@@ -1,0 +1,72 @@
+"""What people say about interference, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict
+from sched_labs.draw.axes import number_text
+
+COURSE = "a web course on scheduler latency"
+
+
+def _interference(table: pd.DataFrame, nice: int, *parts: str) -> tuple[float, float, float]:
+    """What these parts took of each second beside a sender of packets, in ms: in the middle, least, most."""
+    rows = table[(table["neighbour"] == "packets") & (table["nice"] == nice)]
+    if rows.empty:
+        raise CannotTell(f"This run has no sender of packets beside a program with nice {nice}.")
+    if not rows["attributed"].all():
+        raise CannotTell("Without the BPF probe nobody knows what had the CPU meanwhile.")
+    found = rows[rows["part"].isin(parts)][["ms_per_s", "ms_per_s_lo", "ms_per_s_hi"]].sum()
+    return float(found["ms_per_s"]), float(found["ms_per_s_lo"]), float(found["ms_per_s_hi"])
+
+
+def _between(least: float, most: float) -> str:
+    return f"{number_text(least, 2)} to {number_text(most, 2)}"
+
+
+def _packets_by_kworkers(table: pd.DataFrame) -> Verdict:
+    """Statistic: ms of each second, interrupts against kernel threads.  Control: nobody beside it.
+    Design: loopback, whose softirq runs in the sender's system call.  Opponent: threaded NAPI and
+    PREEMPT_RT move it into threads.
+    """
+    interrupts, least, most = _interference(table, 0, "interrupt", "over_it")
+    threads, fewest, highest = _interference(table, 0, "kernel_thread")
+    reason = (
+        f"beside a sender of packets softirqs and interrupts took {number_text(interrupts, 2)} ms of each "
+        f"second (interval {_between(least, most)}), kernel threads {number_text(threads, 2)} ms "
+        f"({_between(fewest, highest)})."
+    )
+    if least > highest:
+        return Verdict(FAILS, reason)
+    if fewest > most:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
+    """Statistic: ms of each second, nice -10 against 0.  Control: the same neighbour with nice 0.  Design:
+    both in one task group.  Opponent: threaded NAPI and PREEMPT_RT make them threads, which a nice
+    value reaches.
+    """
+    plain, least, most = _interference(table, 0, "interrupt", "over_it")
+    better, low, high = _interference(table, -10, "interrupt", "over_it")
+    reason = (
+        f"softirqs and interrupts took {number_text(plain, 2)} ms of each second with nice 0 (interval "
+        f"{_between(least, most)}), {number_text(better, 2)} ms with nice -10 ({_between(low, high)})."
+    )
+    if most < 1:
+        raise CannotTell(f"There was hardly any of it: {reason}")
+    if low > 0.5 * most:
+        return Verdict(FAILS, reason)
+    if high < 0.5 * least:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals allow either: {reason}")
+
+
+CLAIMS = [
+    Claim("L27", "What the kernel does for network packets is done by kernel threads (kworkers).",
+          COURSE, "interference.neighbours", _packets_by_kworkers),
+    Claim("002-062", "A better nice value keeps the kernel's work for packets away from a program.", COURSE,
+          "interference.neighbours", _nice_keeps_softirqs_away),
+]  # fmt: skip

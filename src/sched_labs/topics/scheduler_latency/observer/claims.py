@@ -1,0 +1,90 @@
+"""What people say about observer, judged on a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+
+COURSE = "a web course on scheduler latency"
+
+
+def _observer(table: pd.DataFrame, name: str) -> pd.Series[Any]:
+    rows = table[table["observer"] == name]
+    if rows.empty:
+        raise CannotTell(f"This run has no {name}.")
+    return rows.iloc[0]
+
+
+def _below_one_percent(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of the time a switch takes, by interval.  Control: the same without an observer, in
+    turns.  Design: a program that only switches: the worst case.  Opponent: a program that seldom
+    switches pays less.
+    """
+    row = _observer(table, "runqlat")
+    reason = (
+        f"runqlat made a switch take {row['ratio']:.2f} times as long (interval {row['ratio_lo']:.2f} to "
+        f"{row['ratio_hi']:.2f}) for a program that only switches."
+    )
+    if row["ratio_hi"] < 1.01:
+        return Verdict(HOLDS, reason)
+    if row["ratio_lo"] > 1.01:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans 1 %: {reason}")
+
+
+def _recording_is_dearer(table: pd.DataFrame) -> Verdict:
+    """Statistic: time added to a switch, by interval.  Control: no observer, in turns.  Design: the same
+    program for both.  Opponent: a recorder may be told to keep less.
+    """
+    perf, count = _observer(table, "perf"), _observer(table, "runqlat")
+    reason = (
+        f"perf sched record adds {ns(perf['added_ns'])} to a switch (interval {ns(perf['added_lo_ns'])} to "
+        f"{ns(perf['added_hi_ns'])}), runqlat {ns(count['added_ns'])} (interval "
+        f"{ns(count['added_lo_ns'])} to {ns(count['added_hi_ns'])})."
+    )
+    if perf["added_lo_ns"] > count["added_hi_ns"]:
+        return Verdict(HOLDS, reason)
+    if perf["added_hi_ns"] < count["added_lo_ns"]:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _slower(row: pd.Series) -> str:
+    if row["slower_lo_percent"] <= 0:
+        return "not measurably slower"
+    return f"{row['slower_percent']:.1f} % slower"
+
+
+def _cost_is_the_tools_alone(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time a round, at two rates.  Control: no observer at the same rate.  Design: CPU
+    time, so that other programs do not count.  Opponent: rates five times apart at least.
+    """
+    rows = table[table["observer"] == "runqlat"].sort_values("switches_per_s")
+    if len(rows) < 2:
+        raise CannotTell("This run has runqlat at fewer than two rates.")
+    seldom, often = rows.iloc[0], rows.iloc[-1]
+    if often["switches_per_s"] < 5 * seldom["switches_per_s"]:
+        raise CannotTell("The rates of this run are too much alike.")
+    reason = (
+        f"runqlat made two threads {_slower(seldom)} at {seldom['switches_per_s']:,.0f} switches a second "
+        f"(interval {seldom['slower_lo_percent']:.1f} to {seldom['slower_hi_percent']:.1f} %), "
+        f"{_slower(often)} at {often['switches_per_s']:,.0f} ({often['slower_lo_percent']:.1f} to "
+        f"{often['slower_hi_percent']:.1f} %)."
+    )
+    if often["slower_lo_percent"] > seldom["slower_hi_percent"]:
+        return Verdict(FAILS, reason)
+    if often["slower_hi_percent"] <= max(1.0, seldom["slower_hi_percent"]):
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+CLAIMS = [
+    Claim("002-036", "runqlat costs less than one per cent.", COURSE, "observer.cost", _below_one_percent),
+    Claim("000-108", "Recording every switch with perf sched costs more than counting waits in the kernel.",
+          WEB_COURSE, "observer.cost", _recording_is_dearer),
+    Claim("L24", "What runqlat costs is so and so many per cent, whatever the program does.",
+          "how the cost of tracing is often told", "observer.rates", _cost_is_the_tools_alone),
+]  # fmt: skip

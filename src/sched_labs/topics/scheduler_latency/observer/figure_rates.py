@@ -1,0 +1,126 @@
+"""What watching costs, by how often threads switch: one line for each observer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+from sched_labs.draw import axes, style
+from sched_labs.draw.base import (
+    Drawable,
+    Figure,
+    Prediction,
+    canvas,
+    columns,
+    draws,
+    each,
+    machine_name,
+)
+
+from .figure import name_of
+
+KIND = "observer.rates"
+_COLUMNS = (
+    "observer", "burst_us", "switches_per_s", "added_ns", "slower_percent", "slower_lo_percent",
+    "slower_hi_percent",
+)  # fmt: skip
+_LOOKS = {
+    "ours": (style.DIRECT, "o"),
+    "ours_attributed": (style.DIRECT, "D"),
+    "runqlat": (style.NEUTRAL, "s"),
+    "runqlat-bpfcc": (style.NEUTRAL, "^"),
+    "perf": (style.NEUTRAL, "v"),
+}
+
+
+def frame(result: Drawable) -> pd.DataFrame:
+    """What the figure shows, one row per observer and rate, the fewest switches first.
+
+    - observer: ours, ours_attributed, runqlat, runqlat-bpfcc, perf
+    - burst_us: what a thread computes between two switches
+    - switches_per_s: how often the threads took turns when nobody watched
+    - added_ns: what the observer adds to a burst and a switch
+    - slower_percent, slower_lo_percent, slower_hi_percent: the same as a part of the time without an observer
+
+    Raises ResultError when the run had no observer.
+    """
+    table = columns(result.summary(), _COLUMNS, "This comparison of observers at given rates")
+    table = columns(table[table["observer"] != "none"], _COLUMNS, "This run without an observer")
+    return table[list(_COLUMNS)].sort_values("switches_per_s", kind="stable", ignore_index=True)
+
+
+@draws(KIND)
+def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+    """Draw by how much each observer slows two threads down, against how often they switch."""
+    table = frame(result)
+    pale = None if recorded is None else frame(recorded)
+    names = [name for name in _LOOKS if (table["observer"] == name).any()]
+    with style.drawing():
+        drawing = canvas(330 + 26 * (len(names) + (pale is not None)))
+        ax = drawing.add_subplot()
+        for name in names:
+            colour, marker = _LOOKS[name]
+            rows = table[table["observer"] == name]
+            ax.plot(
+                rows["switches_per_s"], rows["slower_percent"], color=style.colour(colour), marker=marker,
+                label=name_of(name), zorder=3,
+            )  # fmt: skip
+            known = rows[np.isfinite(rows["slower_lo_percent"]) & np.isfinite(rows["slower_hi_percent"])]
+            ax.vlines(
+                known["switches_per_s"], known["slower_lo_percent"], known["slower_hi_percent"],
+                color=style.colour(colour), linewidth=1.6, zorder=2.8,
+            )  # fmt: skip
+            if pale is not None and recorded is not None:
+                of = pale[pale["observer"] == name]
+                label = f"recorded: {machine_name(recorded.machine)}" if name == names[0] else None
+                ax.plot(of["switches_per_s"], of["slower_percent"], color=style.colour(style.RECORDED),
+                        label=label, zorder=2)  # fmt: skip
+        ax.axhline(0, color=style.colour(style.NEUTRAL), linewidth=1.0)
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{axes.number_text(value)} %"))
+        ax.set_xlabel("switches a second, when nobody watches")
+        ax.set_ylabel("slower by")
+        drawing.legend(loc="outside upper left", ncols=1)
+    return Figure(
+        drawing,
+        alt=_alt(table),
+        caption=_caption(table),
+        data=table,
+        title="What watching costs, by how often threads switch",
+    )
+
+
+def _percent(value: float) -> str:
+    return f"{axes.number_text(value, 2)} %"
+
+
+def _slower(row: pd.Series) -> str:
+    return "not measurably" if row["slower_lo_percent"] <= 0 else f"by {_percent(row['slower_percent'])}"
+
+
+def _caption(table: pd.DataFrame) -> str:
+    seldom, often = table["switches_per_s"].min(), table["switches_per_s"].max()
+    parts: list[str] = []
+    for name in [name for name in _LOOKS if (table["observer"] == name).any()]:
+        rows = table[table["observer"] == name].sort_values("switches_per_s")
+        ends = [_slower(rows.iloc[at]) for at in (0, -1)]
+        told = f"{ends[0]} and {ends[1]}" if ends[0] != ends[1] else f"{ends[0]} at either rate"
+        slows = "" if parts else " slows the threads down"
+        parts.append(f"{name_of(name)}{slows} {told}")
+    rates = f"At {axes.count_text(seldom)} and at {axes.count_text(often)} switches a second"
+    return f"{rates}, {'; '.join(parts)}."
+
+
+def _alt(table: pd.DataFrame) -> str:
+    told = "; ".join(
+        f"{name_of(row.observer)} at {axes.count_text(row.switches_per_s)} switches a second "
+        f"{_percent(row.slower_percent)}"
+        for row in each(table)
+    )
+    return f"Line plot: by how much observers slow two threads down, against their rate of switches. {told}."

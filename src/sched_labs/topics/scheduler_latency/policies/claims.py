@@ -1,0 +1,270 @@
+"""What people say about policies, judged on a run."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, yes
+from sched_labs.claims.helpers import one_row, tail_ratio, within
+
+from .experiment import FEWEST_FOR_TAIL, LOADS
+
+COURSE = "a web course on scheduler latency"
+
+
+def _had_the_cpus(cell: pd.Series) -> None:
+    """CannotTell where other programs had more than a tenth of the CPUs meanwhile."""
+    if cell.used_percent < 90:
+        raise CannotTell(f"Other programs had {100 - cell.used_percent:.0f} % of those CPUs.")
+
+
+def _worker(table: pd.DataFrame, policy: str, load: str) -> pd.Series:
+    cell = one_row(table, f"a {load} worker under {policy}", policy=policy, load=load)
+    _had_the_cpus(cell)
+    return cell
+
+
+def _fifo_at_once(table: pd.DataFrame) -> Verdict:
+    """Statistic: p99 under FIFO, by interval.  Control: the light worker, beside hogs.  Design: its timer
+    goes off on its own CPU.  Opponent: at once is taken as within a millisecond.
+    """
+    cell = _worker(table, "FIFO", "light")
+    reason = f"under FIFO half of the wake-ups ran within {ns(cell.p50_ns)}, 99 % within {ns(cell.p99_ns)}."
+    if cell.p99_hi_ns < 1e6:
+        return Verdict(HOLDS, reason)
+    if cell.p50_lo_ns > 1e6:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The tail is wide: {reason} Interrupts, a hypervisor or other real-time threads?")
+
+
+def _fifo_below_10_us(table: pd.DataFrame) -> Verdict:
+    """Statistic: the latest of all wake-ups, for the sentence says every one.  Control: none is needed.
+    Design: a light worker beside hogs; its timer fires on its own CPU.
+    Opponent: one late wake-up may be a hypervisor's, so the sentence fails only by one in a hundred.
+    """
+    cell = _worker(table, "FIFO", "light")
+    reason = (
+        f"under FIFO half of the wake-ups ran within {ns(cell.p50_ns)}, 99 % within {ns(cell.p99_ns)}, all "
+        f"{int(cell.wakes)} within {ns(cell.max_ns)}."
+    )
+    if cell.max_ns < 1e4:
+        return Verdict(HOLDS, reason)
+    if cell.p99_lo_ns > 1e4:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"So few were later that it may be interrupts or a hypervisor: {reason}")
+
+
+def _slack_matters_not(table: pd.DataFrame) -> Verdict:
+    """Statistic: median lateness, with and without slack, by interval.  Control: a slack of 1 ns.  Design:
+    one policy, so that nothing else differs.  Opponent: 20 µs is less than half of the default slack.
+    """
+    plain, slacked = _worker(table, "OTHER", "light"), _worker(table, "OTHER, slack 50 µs", "light")
+    reason = (
+        f"half of the wake-ups ran within {ns(plain.p50_ns)} with a slack of 1 ns, within "
+        f"{ns(slacked.p50_ns)} with the default of 50 µs."
+    )
+    if slacked.p50_lo_ns > plain.p50_hi_ns + 20_000:
+        return Verdict(FAILS, reason)
+    if slacked.p50_hi_ns < plain.p50_lo_ns + 20_000:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _enough_wakes(cell: pd.Series) -> None:
+    """CannotTell where a trial had fewer than a hundred wake-ups."""
+    if cell.wakes_per_trial < FEWEST_FOR_TAIL:
+        raise CannotTell(f"{cell.wakes_per_trial} wake-ups in a trial have no one in a hundred.")
+
+
+def _three_times_at_most(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of p99, by interval.  Control: OTHER in turns with FIFO.  Design: the heavy worker,
+    whose share is used up.  Opponent: a light one gains little: the sentence says at most.
+    """
+    plain, fifo = _worker(table, "OTHER", "heavy"), _worker(table, "FIFO", "heavy")
+    _enough_wakes(plain)
+    least, most = tail_ratio(plain, fifo)
+    reason = (
+        f"one in a hundred is {ns(plain.p99_ns)} late or more under OTHER, {ns(fifo.p99_ns)} under FIFO: "
+        f"{plain.p99_ns / fifo.p99_ns:.0f} times (interval {least:.0f} to {most:.0f})."
+    )
+    return within(least, most, 0, 3, reason)
+
+
+def _no_fair_setting_helps(table: pd.DataFrame) -> Verdict:
+    """Statistic: p99 of the best setting against the default.  Control: OTHER without a setting.  Design:
+    the settings that this user may ask for.  Opponent: 30 % is what much is taken to mean.
+    """
+    plain = _worker(table, "OTHER", "heavy")
+    _enough_wakes(plain)
+    others = table[(table["load"] == "heavy") & table["policy"].isin(["nice -10", "slice 0.1 ms"])]
+    if others.empty:
+        raise CannotTell("This run could set neither a better nice value nor a slice of its own.")
+    best = others.sort_values("p99_ns").iloc[0]
+    reason = (
+        f"one in a hundred is {ns(plain.p99_ns)} late or more under OTHER, {ns(best.p99_ns)} with "
+        f"{best.policy}."
+    )
+    if best.p99_hi_ns < 0.7 * plain.p99_lo_ns:
+        return Verdict(FAILS, reason)
+    if best.p99_lo_ns > 0.7 * plain.p99_hi_ns:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _heavy_loses_cpu(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time that it used over what it asked for.  Control: FIFO, where it waits for no
+    normal thread.  Design: it asks for less than an equal share.  Opponent: a fairer test would ask for
+    more than a share.
+    """
+    cell = _worker(table, "OTHER", "heavy")
+    asked = 100 * LOADS["heavy"]
+    reason = f"it asked for {asked:.0f} % of the CPU beside hogs and got {cell.worker_cpu_percent:.1f} %"
+    # The work may take longer here than when it was timed: better is what it takes where nobody delays it.
+    fifo = table[(table["policy"] == "FIFO") & (table["load"] == "heavy")]
+    if len(fifo):
+        asked = float(fifo["worker_cpu_percent"].iloc[0])
+        reason += f"; under FIFO, where it waits for nobody, it used {asked:.1f} %"
+    if 0.7 * asked <= cell.worker_cpu_percent < 0.85 * asked:
+        raise CannotTell(f"{reason}.")
+    return yes(cell.worker_cpu_percent < 0.7 * asked, f"{reason}.")
+
+
+def _sleeper_fails_the_test(table: pd.DataFrame) -> Verdict:
+    """Statistic: median lateness of the light worker.  Control: hogs of equal weight in its group.
+    Design: it uses 2 % of the CPU.  Opponent: under EEVDF there is no such test; what is judged is the
+    wait.
+    """
+    cell = _worker(table, "OTHER", "light")
+    reason = f"half of a light worker's wake-ups ran within {ns(cell.p50_ns)} beside hogs."
+    if cell.p50_hi_ns < 1e5:
+        return Verdict(FAILS, reason)
+    if cell.p50_lo_ns > 1e6:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"Between at once and a slice: {reason}")
+
+
+def _same_throughput(table: pd.DataFrame) -> Verdict:
+    """Statistic: the worker's share of the CPU time that worker and hogs had.  Control: both had the CPU.
+    Design: nobody counts the hogs' work, so that equal shares prove nothing about how much gets done.
+    Opponent: a share that moves is work that moves from one program to another, and that refutes it.
+    """
+    plain, fifo = _worker(table, "OTHER", "heavy"), _worker(table, "FIFO", "heavy")
+    reason = (
+        f"the worker used {plain.worker_cpu_percent:.1f} % of the CPU under OTHER, "
+        f"{fifo.worker_cpu_percent:.1f} % under FIFO; the hogs had the rest."
+    )
+    if abs(plain.worker_cpu_percent - fifo.worker_cpu_percent) >= 8:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"What the hogs got done was not counted: {reason}")
+
+
+def _pair(table: pd.DataFrame, pair: str) -> tuple[pd.Series, str]:
+    cell = one_row(table, f"a hog {pair}", pair=pair)
+    _had_the_cpus(cell)
+    reason = (
+        f"{pair}: the second hog got {cell.second_percent:.1f} % (interval {cell.second_lo_percent:.1f} to "
+        f"{cell.second_hi_percent:.1f})"
+    )
+    return cell, reason
+
+
+def _nice_5_is_25(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of the second hog, by interval.  Control: two hogs of nice 0 in turns.  Design:
+    both in one task group, where a weight counts.  Opponent: between groups it would be half.
+    """
+    cell, reason = _pair(table, "OTHER beside nice +5")
+    return within(cell.second_lo_percent, cell.second_hi_percent, 22, 28, f"{reason}.")
+
+
+def _fifo_until_it_blocks(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of the normal hog, by interval.  Control: OTHER beside OTHER.  Design: throttling
+    or a fair server is left on.  Opponent: the manual says it of the policy, not of the machine.
+    """
+    cell, reason = _pair(table, "FIFO beside OTHER")
+    return within(cell.second_lo_percent, cell.second_hi_percent, 0, 0.5, f"{reason}.")
+
+
+def _fifo_hangs(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of the normal hog, and how late the watchdog was.  Control: a watchdog of a higher
+    priority.  Design: one CPU of several.  Opponent: without the kernel's protection it might.
+    """
+    cell, reason = _pair(table, "FIFO beside OTHER")
+    reason += f", and a watchdog ended it {ns(cell.watchdog_late_ns)} after its time."
+    if cell.second_lo_percent > 0.5 and cell.watchdog_late_ns < 1e9:
+        return Verdict(FAILS, reason)
+    if cell.second_hi_percent < 0.5:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _five_percent_left(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of the normal hog, by interval.  Control: the longest gap is told with it.  Design:
+    the kernel's own settings.  Opponent: it comes in one piece a second.
+    """
+    cell, reason = _pair(table, "FIFO beside OTHER")
+    reason += f"; its longest wait was {ns(cell.longest_gap_ns)}."
+    return within(cell.second_lo_percent, cell.second_hi_percent, 3, 7, reason)
+
+
+def _edge(table: pd.DataFrame) -> tuple[pd.Series, str]:
+    row = table.iloc[0]
+    if row.refused_by is None or pd.isna(row.refused_by):
+        raise CannotTell(f"The kernel granted {row.granted_percent:.1f} % per CPU and had not refused yet.")
+    return row, (
+        f"{row.granted_percent:.1f} % of each CPU was granted, {row.step_percent:.1f} % more refused with "
+        f"{row.refused_by}."
+    )
+
+
+def _no_oversubscription(table: pd.DataFrame) -> Verdict:
+    """Statistic: the reservation at which the kernel said no.  Control: how it said it: EBUSY.  Design:
+    sleeping threads reserve, none runs.  Opponent: admission bounds lateness and excludes no miss on
+    several CPUs.
+    """
+    row, reason = _edge(table)
+    return yes(row.granted_percent <= 100 and row.refused_by == "EBUSY", reason)
+
+
+def _edge_at_95(table: pd.DataFrame) -> Verdict:
+    """Statistic: the last granted and the first refused reservation.  Control: the limit as it is set.
+    Design: steps of a few per cent.  Opponent: somebody else, or the kernel, may have reserved before.
+    """
+    row, reason = _edge(table)
+    if math.isnan(row.limit_percent):
+        raise CannotTell("This kernel does not tell its limit.")
+    reason += f" The limit is set to {row.limit_percent:.0f} %."
+    return yes(row.granted_percent <= row.limit_percent < row.granted_percent + row.step_percent, reason)
+
+
+CLAIMS = [
+    Claim("002-043", "A SCHED_FIFO thread runs at once when it wakes, whatever normal threads do.", COURSE,
+          "policies.sweep", _fifo_at_once),
+    Claim("002-114", "SCHED_FIFO brings every wake-up below 10 µs.", COURSE, "policies.sweep",
+          _fifo_below_10_us),
+    Claim("002-044", "FIFO and OTHER can be compared without a look at the timer slack.",
+          "done in a web course on scheduler latency", "policies.sweep", _slack_matters_not),
+    Claim("002-050", "Another policy improves p99 by a factor of two or three at most.", COURSE,
+          "policies.sweep", _three_times_at_most),
+    Claim("002-053", "No setting of the fair scheduler shortens the tail much.", COURSE, "policies.sweep",
+          _no_fair_setting_helps),
+    Claim("002-059", "The fair scheduler takes CPU time away from threads that use much of it.", COURSE,
+          "policies.sweep", _heavy_loses_cpu),
+    Claim("002-082", "A thread that wakes beside hogs fails the preemption test, and so it waits.", COURSE,
+          "policies.sweep", _sleeper_fails_the_test),
+    Claim("002-124", "FIFO changes who runs when, not how much gets done.", COURSE, "policies.sweep",
+          _same_throughput),
+    Claim("002-040", "Five nice levels leave a quarter of the CPU: about 10 % for each.", "sched(7)",
+          "policies.hog", _nice_5_is_25),
+    Claim("002-042", "A SCHED_FIFO thread runs until it blocks or a higher priority arrives.", COURSE,
+          "policies.hog", _fifo_until_it_blocks),
+    Claim("002-045", "A SCHED_FIFO thread in an endless loop hangs the machine.", COURSE, "policies.hog",
+          _fifo_hangs),
+    Claim("L31", "Beside a real-time hog the kernel keeps about 5 % of the CPU for everybody else.",
+          "sched(7): 950 ms of every second", "policies.hog", _five_percent_left),
+    Claim("002-049", "SCHED_DEADLINE cannot be oversubscribed.", COURSE, "policies.admission",
+          _no_oversubscription),
+    Claim("L41", "Deadline threads may reserve what rt_runtime_us leaves them, and no less.",
+          "sched(7) and the SCHED_DEADLINE documentation", "policies.admission", _edge_at_95),
+]  # fmt: skip

@@ -1,0 +1,186 @@
+"""What people say about slices, judged on a run."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import one_row, within
+
+COURSE = "a web course on scheduler latency"
+
+
+def _had_the_cpus(cell: pd.Series) -> None:
+    """CannotTell where other programs had more than a tenth of the CPUs meanwhile."""
+    if cell.used_percent < 90:
+        raise CannotTell(f"Other programs had {100 - cell.used_percent:.0f} % of those CPUs.")
+
+
+def _own(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of hogs with the kernel's own slice."""
+    alone = table["wished_slice_ns"].isna() & table["moved_slice_ns"].isna()
+    found = table[alone].sort_values("hogs")
+    if len(found) < 2:
+        raise CannotTell("This run did not measure two numbers of hogs.")
+    for _, cell in found.iterrows():
+        _had_the_cpus(cell)
+    return found
+
+
+def _among(table: pd.DataFrame, hogs: int) -> pd.Series:
+    return one_row(_own(table), f"{hogs} hogs", hogs=hogs)
+
+
+def _slices_shrink(table: pd.DataFrame) -> Verdict:
+    """Statistic: median length of a stint, few hogs against many.  Control: used time says that the hogs
+    had the CPU.  Design: equal weights, one CPU.  Opponent: where a tick is longer than slices, no
+    slice can shrink.
+    """
+    own = _own(table)
+    few, many = own.iloc[0], own.iloc[-1]
+    reason = (
+        f"a stint lasts {ns(few.stint_p50_ns)} among {int(few.hogs)} hogs, {ns(many.stint_p50_ns)} among "
+        f"{int(many.hogs)}."
+    )
+    if many.stint_hi_ns < 0.8 * few.stint_lo_ns:
+        return Verdict(HOLDS, reason)
+    if many.stint_lo_ns > 0.8 * few.stint_hi_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _a_turn_is_a_slice(table: pd.DataFrame) -> Verdict:
+    """Statistic: median length of a stint, within a fifth of the slice.  Control: the slice and the tick
+    as told.  Design: two hogs, whose slices are the longest.  Opponent: the tick ends turns where
+    HRTICK is off.
+    """
+    few = _own(table).iloc[0]
+    if math.isnan(few.slice_ns):
+        raise CannotTell("This kernel does not tell its slice.")
+    reason = f"the kernel's slice is {ns(few.slice_ns)}, a turn takes {ns(few.stint_p50_ns)}"
+    if not math.isnan(few.tick_ns):
+        reason += f", and its tick comes every {ns(few.tick_ns)}"
+    return within(few.stint_lo_ns, few.stint_hi_ns, 0.8 * few.slice_ns, 1.25 * few.slice_ns, f"{reason}.")
+
+
+def _queue_times_slice(table: pd.DataFrame) -> Verdict:
+    """Statistic: the longest wait of all, for the sentence speaks of a bound.  Control: who had the CPUs.
+    Design: hogs of equal weight that never sleep, the best case for a bound.
+    Opponent: a longest wait may be another program's turn, so nine of ten must break the bound to refute it.
+    """
+    own = _own(table)
+    turns = (own["hogs"] - 1) * own["stint_p50_ns"]
+    most, longest = (own["gap_p90_ns"] / turns).max(), (own["gap_max_ns"] / turns).max()
+    reason = (
+        f"for every N nine of ten waits ended within {most:.2f} × (N - 1) stints, all in {longest:.2f} ×."
+    )
+    if longest <= 1.5:
+        return Verdict(HOLDS, reason)
+    if most > 1.5:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"Single waits were longer, and may have been other programs' turns: {reason}")
+
+
+def _waits_one_slice(table: pd.DataFrame) -> Verdict:
+    """Statistic: the longest wait for holds, the median for fails.  Control: used time.  Design: as many
+    hogs as were measured.  Opponent: a stint stands for the slice, which ticks lengthen.
+    """
+    many = _own(table).iloc[-1]
+    reason = f"among {int(many.hogs)} hogs a wait is {many.gaps_per_stint:.1f} stints long."
+    if not math.isfinite(many.gap_hi_ns):
+        raise CannotTell(f"One trial says nothing about how trials vary: {reason}")
+    if many.gap_lo_ns / many.stint_hi_ns > 1.25:
+        return Verdict(FAILS, reason)
+    longest = many.gap_max_ns / many.stint_p50_ns
+    reason += f" The longest took {longest:.1f}."
+    if longest <= 1.25:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"At most is said of all waits: {reason}")
+
+
+def _six_wait_800_ms(table: pd.DataFrame) -> Verdict:
+    """Statistic: the longest of all waits for fails, the median for holds.  Control: used time.  Design:
+    six hogs of equal weight on one CPU.  Opponent: weights and groups would lengthen it; half of 800 ms
+    is enough.
+    """
+    cell = _among(table, 6)
+    reason = (
+        f"among 6 hogs half of the waits took {ns(cell.gap_p50_ns)} or less, "
+        f"all at most {ns(cell.gap_max_ns)}."
+    )
+    if cell.gap_max_ns < 400e6:
+        return Verdict(FAILS, reason)
+    if cell.gap_lo_ns >= 400e6:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"Single waits were as long: {reason}")
+
+
+def _four_wait_4_5_ms(table: pd.DataFrame) -> Verdict:
+    """Statistic: median wait, within a fifth.  Control: used time.  Design: four hogs of equal weight on
+    one CPU.  Opponent: it was true of CFS on one CPU count.
+    """
+    cell = _among(table, 4)
+    reason = f"among 4 hogs a stint lasts {ns(cell.stint_p50_ns)} and a wait {ns(cell.gap_p50_ns)}."
+    return within(cell.gap_lo_ns, cell.gap_hi_ns, 3.6e6, 5.4e6, reason)
+
+
+def _knobs_change_little(table: pd.DataFrame) -> Verdict:
+    """Statistic: median wait with the slice moved, over that before.  Control: the same hogs before.
+    Design: the slice is set to 25 ms, a large step.  Opponent: a step below the tick changes nothing.
+    """
+    moved = table.dropna(subset=["moved_slice_ns"])
+    if moved.empty:
+        raise CannotTell("The kernel's slice could not be moved here.")
+    longer = moved.iloc[-1]
+    plain = _among(table, int(longer.hogs))
+    _had_the_cpus(longer)
+    reason = (
+        f"with the kernel's slice set to {ns(longer.moved_slice_ns)}, {int(longer.hogs)} hogs waited "
+        f"{ns(longer.gap_p50_ns)} for a turn, {ns(plain.gap_p50_ns)} before."
+    )
+    if not (math.isfinite(longer.gap_hi_ns) and math.isfinite(plain.gap_hi_ns)):
+        raise CannotTell(f"One trial says nothing about how trials vary: {reason}")
+    ends = longer.gap_lo_ns / plain.gap_hi_ns, longer.gap_hi_ns / plain.gap_lo_ns
+    return within(*ends, 0.6, 1.4, reason)
+
+
+def _own_slice(table: pd.DataFrame) -> Verdict:
+    """Statistic: median stint of hogs that asked, against those that did not.  Control: the same hogs
+    without.  Design: the longest wish that was granted.  Opponent: how much longer is not asked.
+    """
+    wished = table.dropna(subset=["wished_slice_ns"]).sort_values("wished_slice_ns")
+    if wished.empty:
+        raise CannotTell("This kernel grants no slices of one's own.")
+    longest = wished.iloc[-1]
+    plain = _among(table, int(longest.hogs))
+    reason = (
+        f"{int(longest.hogs)} hogs that asked for {ns(longest.wished_slice_ns)} ran "
+        f"{ns(longest.stint_p50_ns)} at a time, {ns(plain.stint_p50_ns)} without asking."
+    )
+    if longest.stint_lo_ns > plain.stint_hi_ns:
+        return Verdict(HOLDS, reason)
+    if longest.stint_hi_ns <= 1.1 * plain.stint_p50_ns:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+CLAIMS = [
+    Claim("L11", "The more threads share a CPU, the shorter each one's turn becomes.",
+          "descriptions of CFS with a target latency", "slices.sweep", _slices_shrink),
+    Claim("002-006", "On a full CPU a wait is bounded by the length of the queue times the slice.", COURSE,
+          "slices.sweep", _queue_times_slice),
+    Claim("002-016", "A runnable thread waits for one slice at most.", COURSE, "slices.sweep",
+          _waits_one_slice),
+    Claim("002-030", "Four threads on one CPU wait 4.5 ms for their turn.", COURSE, "slices.sweep",
+          _four_wait_4_5_ms),
+    Claim("002-057", "With six threads for each CPU, a thread waits 800 ms.", COURSE, "slices.sweep",
+          _six_wait_800_ms),
+    Claim("base-slice", "A turn lasts as long as the slice that the kernel is set to.",
+          "what the name base_slice_ns suggests", "slices.sweep", _a_turn_is_a_slice),
+    Claim("002-126", "A thread that asks for a longer slice is left alone for longer.",
+          "sched(7) and the EEVDF documentation", "slices.sweep", _own_slice),
+    Claim("002-052", "The scheduler's knobs change waits by 20 to 40 % at most.", COURSE, "slices.sweep",
+          _knobs_change_little),
+]  # fmt: skip

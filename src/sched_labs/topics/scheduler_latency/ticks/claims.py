@@ -1,0 +1,99 @@
+"""What people say about ticks, judged on a run."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
+from sched_labs.claims.helpers import within
+
+COURSE = "a web course on scheduler latency"
+
+
+def _tick(table: pd.DataFrame) -> pd.Series:
+    row = table.iloc[0]
+    if row.lost_percent > 10:
+        raise CannotTell(f"Other programs had the CPU for {row.lost_percent:.0f} % of the time.")
+    if math.isnan(row.period_ns):
+        raise CannotTell(f"The gaps share no period: the best comb is {row.strength:.0%} full.")
+    return row
+
+
+OWN = 0.8  # timer interrupts for each period of the gaps, from which these are this kernel's ticks
+
+
+def _kernels_tick(table: pd.DataFrame) -> pd.Series:
+    """The row, where its gaps are this kernel's own: the CPU's timer interrupted it as often."""
+    row = _tick(table)
+    if math.isnan(row.interrupts_per_period):
+        raise CannotTell("Whether the gaps are this kernel's is not known: it does not tell its interrupts.")
+    if row.interrupts_per_period < OWN:
+        raise CannotTell(
+            f"The gaps come every {ns(row.period_ns)}, with {row.interrupts_per_period:.2f} timer interrupts "
+            "of this kernel for each: what takes the CPU so regularly is below it, such as a hypervisor."
+        )
+    return row
+
+
+def _tick_at_1000_hz(table: pd.DataFrame) -> Verdict:
+    """Statistic: the period that the gaps share.  Control: the kernel's count of its timer interrupts.
+    Design: a thread alone on its CPU; a tickless CPU would have none.  Opponent: HZ is a choice of the build.
+    """
+    row = _kernels_tick(table)
+    reason = f"the gaps come every {ns(row.period_ns)}: {1e9 / row.period_ns:.0f} times a second."
+    return within(row.period_lo_ns, row.period_hi_ns, 0.95e6, 1.05e6, reason)
+
+
+def _tick_is_one_over_hz(table: pd.DataFrame) -> Verdict:
+    """Statistic: the period found from gaps, by interval.  Control: the kernel's HZ.  Design: points in
+    time alone, asked before the kernel.  Opponent: a hypervisor may have the same rhythm.
+    """
+    row = _tick(table)
+    if math.isnan(row.tick_ns):
+        raise CannotTell("This machine does not tell its tick.")
+    reason = f"the gaps come every {ns(row.period_ns)}, and 1/HZ is {ns(row.tick_ns)}."
+    return within(row.period_lo_ns, row.period_hi_ns, 0.98 * row.tick_ns, 1.02 * row.tick_ns, reason)
+
+
+def _tick_takes_80_us(table: pd.DataFrame) -> Verdict:
+    """Statistic: the median gap in phase with the tick.  Control: the kernel's count of its timer interrupts.
+    Design: the gap holds the whole interruption, a hypervisor's exit included.
+    Opponent: what runs in a tick (accounting, balancing, timers) depends on the load, and here there is none.
+    """
+    row = _kernels_tick(table)
+    reason = f"half of the gaps that keep to the tick take {ns(row.in_phase_p50_ns)} or less."
+    if 40e3 <= row.in_phase_p50_ns < 60e3:
+        raise CannotTell(reason)
+    return yes(60e3 <= row.in_phase_p50_ns <= 120e3, reason)
+
+
+def _irq_entry_sees_ticks(table: pd.DataFrame) -> Verdict:
+    """Statistic: the kernel's counts of timer and device interrupts.  Control: both rows of
+    /proc/interrupts.  Design: the CPU's own timer, as on x86 and arm64.  Opponent: a machine that ticks
+    by a device's timer.
+    """
+    row = table.iloc[0]
+    if math.isnan(row.timer_interrupts):
+        raise CannotTell("The kernel does not tell this CPU's interrupts here.")
+    reason = (
+        f"the CPU's own timer interrupted it {row.timer_interrupts:.0f} times, devices "
+        f"{row.device_interrupts:.0f} times, and irq_handler_entry sees the latter."
+    )
+    if row.timer_interrupts < 20:
+        raise CannotTell(f"Too few interrupts: {reason}")
+    share = row.device_interrupts / (row.timer_interrupts + row.device_interrupts)
+    if 0.25 <= share <= 0.75:
+        raise CannotTell(reason)
+    return yes(share > 0.75, reason)
+
+
+CLAIMS = [
+    Claim("002-065", "The tick comes a thousand times a second.", COURSE, "ticks.gaps", _tick_at_1000_hz),
+    Claim("L26", "What interrupts a lonely thread regularly comes every 1/HZ.",
+          "the kernel's configuration, CONFIG_HZ", "ticks.gaps", _tick_is_one_over_hz),
+    Claim("002-067", "A tick takes about 80 µs.", COURSE, "ticks.gaps", _tick_takes_80_us),
+    Claim("002-069", "The tracepoint irq_handler_entry shows the tick.", COURSE, "ticks.gaps",
+          _irq_entry_sees_ticks),
+]  # fmt: skip

@@ -1,0 +1,170 @@
+"""What people say about wakeplace, judged on a run."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import one_row, tail_ratio, within
+
+from .experiment import SLOW_NS
+
+IDLE_PERCENT = 60  # the woken workers themselves use some of the other CPUs
+
+
+BUSY_PERCENT = 85  # hogs have a CPU from when a block starts until it ends, not before and after
+
+
+COURSE = "a web course on scheduler latency"
+
+
+def _woken(table: pd.DataFrame, condition: str) -> pd.Series:
+    cell = one_row(table, f"wake-ups with {condition}", condition=condition)
+    if cell.others_idle_percent < IDLE_PERCENT:
+        raise CannotTell(f"The other CPUs were idle for {cell.others_idle_percent:.0f} % of the time only.")
+    return cell
+
+
+def _waits_beside_idle(table: pd.DataFrame) -> Verdict:
+    """Statistic: p50 and p99, in trials.  Control: how idle the other CPUs were.  Design: the waker never
+    sleeps, and a worker's last CPU is idle.  Opponent: below a millisecond it is the way out of idle, and no
+    wait.
+    """
+    cell = _woken(table, "idle CPUs")
+    reason = (
+        f"with idle CPUs half of the wake-ups ran within {ns(cell.p50_ns)}, 99 % within {ns(cell.p99_ns)}."
+    )
+    if cell.p99_hi_ns < 1e6:
+        return Verdict(FAILS, reason)
+    if cell.p50_lo_ns > 1e6:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"{reason} The CPUs may not have been idle: other programs run, too.")
+
+
+def _eleven_ms_beside_idle(table: pd.DataFrame) -> Verdict:
+    """Statistic: the longest wait, for the sentence says "up to".  Control: threads bound to an idle CPU.
+    Design: the previous CPU of a worker is idle, so that the kernel's first look finds it.
+    Opponent: a single long wait may be the hypervisor's; as long a one without any choice says it is.
+    """
+    cell, noise = _woken(table, "idle CPUs"), _woken(table, "bound to an idle CPU")
+    reason = (
+        f"with idle CPUs the longest of {int(cell.wakes)} waits took {ns(cell.max_ns)}, one in a hundred "
+        f"{ns(cell.p99_ns)} or more; bound to an idle CPU the longest took {ns(noise.max_ns)}."
+    )
+    if cell.max_ns < 5e6:
+        return Verdict(FAILS, reason)
+    if cell.max_ns > 5 * noise.max_ns:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"Long waits come without a choice of CPUs, too: {reason}")
+
+
+def _affinity_dominates(table: pd.DataFrame) -> Verdict:
+    """Statistic: the share of wake-ups on the waker's CPU.  Control: how idle the free CPUs were.  Design:
+    where the CPU that a worker slept on is idle, the kernel takes it and searches no further (the first
+    checks of select_idle_sibling in 6.1 and 6.12), so that only a busy one asks the question.  Opponent: one
+    cache only.
+    """
+    cell = _woken(table, "previous CPU busy")
+    reason = (
+        f"with the last CPU busy and another idle {cell.on_waker_percent:.1f} % of the woken threads were "
+        f"put on the waker's busy one (interval {cell.on_waker_lo_percent:.1f} to "
+        f"{cell.on_waker_hi_percent:.1f})."
+    )
+    if cell.on_waker_hi_percent < 10:
+        return Verdict(FAILS, reason)
+    if cell.on_waker_lo_percent > 50:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"{reason} Other programs may have filled the idle CPUs.")
+
+
+def _migration_cost_helps(table: pd.DataFrame) -> Verdict:
+    """Statistic: p99.  Control: the same without the change, in turns.  Design: the last CPU is busy, so that
+    the kernel has to search.  Opponent: balancing reads the number, too (task_hot, sched_balance_newidle).
+    """
+    plain, cheap = _woken(table, "previous CPU busy"), _woken(table, "low migration cost")
+    least, most = tail_ratio(cheap, plain)
+    reason = (
+        f"one wake-up in a hundred took {ns(plain.p99_ns)} or more, {ns(cheap.p99_ns)} with a hundredth of "
+        f"the migration cost; {plain.on_waker_percent:.1f} and {cheap.on_waker_percent:.1f} % ran on the "
+        "waker's CPU."
+    )
+    if most < 0.7:
+        return Verdict(HOLDS, reason)
+    if least > 0.7:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals allow either: {reason}")
+
+
+def _slow(cell: pd.Series) -> str:
+    if not math.isfinite(cell.slow_hi_percent):
+        raise CannotTell("One trial says nothing about how trials vary.")
+    return f"{cell.slow_percent:.1f} % (interval {cell.slow_lo_percent:.1f} to {cell.slow_hi_percent:.1f})"
+
+
+def _idle_cpu_means_no_wait(table: pd.DataFrame) -> Verdict:
+    """Statistic: the share of waits above 300 µs.  Control: threads bound to an idle CPU, whose long waits
+    the machine makes by itself.  Design: a mask leaves the waker's busy CPU only.  Opponent: that is the
+    claim.
+    """
+    bound, noise = _woken(table, "bound to the waker"), _woken(table, "bound to an idle CPU")
+    reason = (
+        f"with the other CPUs idle for {bound.others_idle_percent:.0f} % of the time, {_slow(bound)} of the "
+        f"wake-ups of threads that may use one busy CPU only took more than {ns(SLOW_NS)}; on an idle CPU "
+        f"{_slow(noise)}."
+    )
+    if bound.slow_lo_percent > noise.slow_hi_percent:
+        return Verdict(FAILS, reason)
+    if bound.slow_hi_percent == 0 and bound.p99_hi_ns < 1e5:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"These may be other programs', or the hypervisor's: {reason}")
+
+
+def _long_waits_are_misplaced(table: pd.DataFrame) -> Verdict:
+    """Statistic: the share of waits above 300 µs.  Control: idle CPUs to go to.  Design: hogs on all others
+    leave no better place.  Opponent: an average of idleness hides short moments of it; hence 85 %.
+    """
+    free, crowded = _woken(table, "idle CPUs"), one_row(table, "busy CPUs", condition="every CPU busy")
+    if crowded.others_idle_percent > 100 - BUSY_PERCENT:
+        raise CannotTell(f"Not every CPU was busy: the others idled {crowded.others_idle_percent:.0f} %.")
+    reason = (
+        f"{_slow(crowded)} of the wake-ups took more than {ns(SLOW_NS)} where every CPU was busy, "
+        f"{_slow(free)} where a CPU was idle to go to."
+    )
+    if crowded.slow_lo_percent > free.slow_hi_percent:
+        return Verdict(FAILS, reason)
+    if free.slow_lo_percent > crowded.slow_hi_percent:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap: {reason}")
+
+
+def _idle_wake_2_to_7_us(table: pd.DataFrame) -> Verdict:
+    """Statistic: the median from the waker's system call until the thread runs, by interval.
+    Control: the same on the waker's own CPU.  Design: bound to an idle CPU, so that a message has to reach
+    it. Opponent: a run-queue histogram begins after that message, and shows less.
+    """
+    cell = _woken(table, "bound to an idle CPU")
+    reason = (
+        f"bound to an idle CPU half of the woken threads ran within {ns(cell.p50_ns)}, interval "
+        f"{ns(cell.p50_lo_ns)} to {ns(cell.p50_hi_ns)}."
+    )
+    return within(cell.p50_lo_ns, cell.p50_hi_ns, 2_000, 7_000, reason)
+
+
+CLAIMS = [
+    Claim("002-027", "With idle CPUs a woken thread runs after 2 to 7 µs.", COURSE, "wakeplace.sweep",
+          _idle_wake_2_to_7_us),
+    Claim("002-018", "A woken thread waits although no other CPU is busy.", COURSE, "wakeplace.sweep",
+          _waits_beside_idle),
+    Claim("002-002", "Workers wait up to 11 ms while there are idle CPUs.", COURSE, "wakeplace.sweep",
+          _eleven_ms_beside_idle),
+    Claim("002-007", "On a partly loaded machine, wake-up affinity puts threads on the waker's busy CPU.",
+          COURSE, "wakeplace.sweep", _affinity_dominates),
+    Claim("L30", "A lower sched_migration_cost_ns shortens the tail of wake-ups.", COURSE, "wakeplace.sweep",
+          _migration_cost_helps),
+    Claim("002-056", "A long wait for a CPU means that the thread was placed wrongly: another CPU was idle.",
+          COURSE, "wakeplace.sweep", _long_waits_are_misplaced),
+    Claim("002-123-mask", "While some CPU is idle, nobody waits for one.",
+          f"a common belief, refuted in {COURSE}", "wakeplace.sweep", _idle_cpu_means_no_wait),
+]  # fmt: skip

@@ -1,0 +1,70 @@
+"""What people say about batching, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import count
+
+
+def _batches(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    ordered = table.sort_values("batch_events")
+    if len(ordered) < 2:
+        raise CannotTell("This run measured one batch size only.")
+    small = ordered.iloc[0]
+    if small.wakeups_hi_per_event < 0.5 / small.batch_events:
+        raise CannotTell(
+            "The worker was late for most events, and so had them in batches of its own: "
+            f"{count(small.wakeups_per_event)} wake-ups an event, with batches of "
+            f"{int(small.batch_events)}."
+        )
+    return small, ordered.iloc[-1]
+
+
+def _wakes_divided(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of wake-ups an event, within a factor of two.  Control: the smallest batch.
+    Design: events at fixed times.  Opponent: a late worker makes batches of its own.
+    """
+    small, large = _batches(table)
+    wanted = large.batch_events / small.batch_events
+    least = small.wakeups_lo_per_event / large.wakeups_hi_per_event
+    most = small.wakeups_hi_per_event / large.wakeups_lo_per_event
+    before, after = small.wakeups_per_event, large.wakeups_per_event
+    reason = (
+        f"{int(wanted):,} times the batch, wake-ups for each event from {count(before)} to {count(after)}: "
+        f"{before / after:,.0f} times fewer (interval {least:,.0f} to {most:,.0f})."
+    )
+    if least >= wanted / 2 and most <= wanted * 2:
+        return Verdict(HOLDS, reason)
+    if most < wanted / 2 or least > wanted * 2:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The interval spans a factor of two around {int(wanted):,}: {reason}")
+
+
+def _switching_dwarfs_work(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time an event, small batches against large.  Control: the largest batch, whose work
+    it is.  Design: about 10 µs of work an event.  Opponent: a CPU that goes idle in between is in it.
+    """
+    small, large = _batches(table)
+    work, beyond = large.cpu_ns_per_event, small.cpu_ns_per_event - large.cpu_ns_per_event
+    reason = (
+        f"Beyond the work of {ns(work)}, {ns(beyond)} of CPU time an event in batches of "
+        f"{int(small.batch_events):,}, on a CPU that may have gone idle before each (judged as dwarfing the "
+        "work where it is more than that)."
+    )
+    if not 8_000 <= work <= 12_500:
+        raise CannotTell(f"This run's work was not about 10 µs an event. {reason}")
+    if small.cpu_ns_lo_per_event > 2 * large.cpu_ns_hi_per_event:
+        return Verdict(HOLDS, reason)
+    if small.cpu_ns_hi_per_event < 2 * large.cpu_ns_lo_per_event:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals reach across. {reason}")
+
+
+CLAIMS = [
+    Claim("000-092", "A batch of a thousand events makes a thousand times fewer wake-ups.", WEB_COURSE,
+          "batching.sweep", _wakes_divided),
+    Claim("000-091", "At 10,000 wake-ups a second and 10 µs of work for each, switching dwarfs the work.",
+          WEB_COURSE, "batching.sweep", _switching_dwarfs_work),
+]  # fmt: skip

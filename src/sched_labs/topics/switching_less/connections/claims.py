@@ -1,0 +1,126 @@
+"""What people say about connections, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+
+MANY = 1_000  # connections: of fewer the sentence does not speak
+FEW = 0.1  # switches for each item: nothing that happens at every item
+
+
+def _at(row: pd.Series) -> str:
+    return f"{int(row.connections):,} connections, {int(row.rate_per_s):,} requests/s"
+
+
+def _loop_pays_nothing(table: pd.DataFrame) -> Verdict:
+    """Statistic: switches a request, by interval.  Control: a thread for each connection.  Design: rates
+    from idle to busy.  Opponent: a loop that never idles pays almost none.
+    """
+    loop = table[table["by"] == "loop"]
+    if loop.empty:
+        raise CannotTell("This run did not measure the event loop.")
+    most = loop.sort_values("switches_per_request").iloc[-1]
+    reason = f"At most {most.switches_per_request:.2f} switches a request ({_at(most)})."
+    if (loop.switches_lo_per_request > 0.5).any():
+        return Verdict(FAILS, reason)
+    if (loop.switches_hi_per_request < FEW).all():
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
+    """Statistic: switches a request and requests a wait.  Control: the rate.  Design: rates from idle to
+    busy.  Opponent: at a low rate it is true.
+    """
+    loop = table[table["by"] == "loop"]
+    if loop.empty:
+        raise CannotTell("This run did not measure the event loop.")
+    least = loop.sort_values("switches_per_request").iloc[0]
+    reason = (
+        f"{least.switches_per_request:.2f} switches a request and {least.requests_per_wait:.1f} requests for "
+        f"each epoll_wait() at {_at(least)}."
+    )
+    if least.switches_hi_per_request < 0.5:
+        return Verdict(FAILS, reason)
+    if (loop.switches_lo_per_request >= 0.8).all():
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _hundred_to_one(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of voluntary switches, by interval.  Control: both counted.  Design: rates from
+    idle to busy.  Opponent: a loop beside hogs is preempted more.
+    """
+    loop = table[(table["by"] == "loop") & table["voluntary_share"].notna()]
+    if loop.empty:
+        raise CannotTell("This run counted no switches of the event loop.")
+    least = loop.sort_values("voluntary_share").iloc[0]
+    reason = f"At the least, {least.voluntary_share:.1%} of the loop's switches are voluntary ({_at(least)})."
+    if (loop.voluntary_lo_share >= 0.99).all():
+        return Verdict(HOLDS, reason)
+    if (loop.voluntary_hi_share < 0.99).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(reason)
+
+
+def _loop_is_cheaper(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time a request, by interval, at every point.  Control: threads for the same.  Design:
+    requests that compute nothing.  Opponent: work in a request hides the difference.
+    """
+    pairs = table[table["by"] == "loop"].merge(
+        table[table["by"] == "threads"], on=["connections", "rate_per_s"], suffixes=("_loop", "_threads")
+    )
+    if pairs.empty:
+        raise CannotTell("This run measured no point both ways.")
+    pairs = pairs.sort_values("cpu_ns_per_request_loop")
+    said = "; ".join(
+        f"{ns(one.cpu_ns_per_request_loop)} and {ns(one.cpu_ns_per_request_threads)} at {_at(one)}"
+        for _, one in pairs.iloc[[0, -1]].iterrows()
+    )
+    reason = f"CPU time a request, loop and threads: {said}."
+    if (pairs.cpu_ns_hi_per_request_loop < pairs.cpu_ns_lo_per_request_threads).all():
+        return Verdict(HOLDS, reason)
+    if (pairs.cpu_ns_lo_per_request_loop > pairs.cpu_ns_hi_per_request_threads).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap somewhere. {reason}")
+
+
+def _threads_use_more_than_requests(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time a request, of a thread for each connection beyond an event loop's for the same.
+    Control: the loop, which serves the same requests with one thread.
+    Design: so many connections as this run had, and requests that compute nothing: that favours the sentence.
+    Opponent: the loop's requests are not free of overhead either, so that what they need is less than its
+    time.
+    """
+    pairs = table[table["by"] == "loop"].merge(
+        table[table["by"] == "threads"], on=["connections", "rate_per_s"], suffixes=("_loop", "_threads")
+    )
+    if pairs.empty or pairs.connections.max() < MANY:
+        raise CannotTell(f"This run measured no point with {MANY:,} connections both ways.")
+    pairs = pairs[pairs.connections == pairs.connections.max()]
+    said = "; ".join(
+        f"{ns(one.cpu_ns_per_request_threads)} a request, {ns(one.cpu_ns_per_request_loop)} by one thread at "
+        f"{int(one.connections):,} connections, {int(one.rate_per_s):,} requests/s"
+        for one in pairs.itertuples()
+    )
+    reason = f"CPU time with a thread for each connection: {said}."
+    if (pairs.cpu_ns_lo_per_request_threads > 2 * pairs.cpu_ns_hi_per_request_loop).all():
+        return Verdict(HOLDS, reason)
+    if (pairs.cpu_ns_hi_per_request_threads < 2 * pairs.cpu_ns_lo_per_request_loop).all():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"It depends on the rate, or the intervals span twice as much: {reason}")
+
+
+CLAIMS = [
+    Claim("000-095", "Ten thousand threads use more CPU than the requests that they serve.", WEB_COURSE,
+          "connections.sweep", _threads_use_more_than_requests),
+    Claim("000-089", "An event loop pays no switches.", WEB_COURSE, "connections.sweep", _loop_pays_nothing),
+    Claim("000-084", "The kernel wakes an event loop once for every message.", WEB_COURSE,
+          "connections.sweep", _one_wake_a_message),
+    Claim("000-098", "An event loop makes a hundred voluntary switches for each involuntary one.", WEB_COURSE,
+          "connections.sweep", _hundred_to_one),
+    Claim("loop", "An event loop needs less CPU time for a request than a thread for each connection.",
+          "advice in many places", "connections.sweep", _loop_is_cheaper),
+]  # fmt: skip

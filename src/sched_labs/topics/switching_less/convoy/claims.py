@@ -1,0 +1,191 @@
+"""What people say about convoy, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import count, one_row
+
+QUEUE_ARTICLE = "an article on a slow blocking queue"
+
+
+FEW = 0.1  # switches for each item: nothing that happens at every item
+
+
+def _switches_of(lock: pd.Series) -> str:
+    return f"{lock.lock} {count(lock.switches_per_item)} switches an item"
+
+
+def _race_makes_switches(table: pd.DataFrame) -> Verdict:
+    """Statistic: switches an item under both locks, by interval.  Control: a lock under which as many
+    threads race.  Design: a convoy, where there is one.  Opponent: losers of a race that sleep would
+    make it true.
+    """
+    fifo, mutex = one_row(table, lock="fifo"), one_row(table, lock="mutex")
+    reason = f"With as many producers: {_switches_of(fifo)}, {_switches_of(mutex)}."
+    if fifo.switches_lo_per_item < FEW:
+        raise CannotTell(f"There was no convoy in this run. {reason}")
+    if mutex.switches_hi_per_item < FEW:
+        return Verdict(FAILS, reason)
+    if mutex.switches_lo_per_item > fifo.switches_lo_per_item / 2:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _release_switches(table: pd.DataFrame) -> Verdict:
+    """Statistic: switches an item of each lock that blocks.  Control: three kinds of lock.  Design: a
+    holder that lost its CPU at first.  Opponent: a lock that hands over to the next makes it true.
+    """
+    locks = table[table["lock"].isin(["fifo", "mutex", "adaptive"])]
+    if locks.empty:
+        raise CannotTell("This run measured no lock that blocks.")
+    reason = f"{', '.join(_switches_of(lock) for _, lock in locks.iterrows())}."
+    if (locks.switches_hi_per_item < FEW).any():
+        return Verdict(FAILS, reason)
+    if (locks.switches_lo_per_item >= 0.5).all():
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _one_switch_an_item(table: pd.DataFrame) -> Verdict:
+    """Statistic: switches an item, by interval, within a factor of two.  Control: the kernel counts them.
+    Design: sixteen producers behind a lock in order of arrival.  Opponent: a barging lock makes none.
+    """
+    fifo = one_row(table, lock="fifo")
+    reason = (
+        f"{_switches_of(fifo)} (interval {count(fifo.switches_lo_per_item)} to "
+        f"{count(fifo.switches_hi_per_item)})."
+    )
+    if fifo.switches_lo_per_item >= 0.5 and fifo.switches_hi_per_item <= 2:
+        return Verdict(HOLDS, reason)
+    if fifo.switches_hi_per_item < 0.5 or fifo.switches_lo_per_item > 2:
+        return Verdict(FAILS, reason)
+    raise CannotTell(reason)
+
+
+def _times_slower(slow: pd.Series, fast: pd.Series) -> tuple[float, float, str]:
+    least, most = slow.ns_lo_per_item / fast.ns_hi_per_item, slow.ns_hi_per_item / fast.ns_lo_per_item
+    text = (
+        f"{slow.lock} {ns(slow.ns_per_item)} an item, {fast.lock} {ns(fast.ns_per_item)}: "
+        f"{slow.ns_per_item / fast.ns_per_item:.1f} times (interval {least:.1f} to {most:.1f})"
+    )
+    return least, most, text
+
+
+def _attempts_help(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of times an item, by interval.  Control: the fair lock without attempts.  Design:
+    sixteen producers.  Opponent: what helps may be the barging, not the spin.
+    """
+    least, most, text = _times_slower(one_row(table, lock="fifo"), one_row(table, lock="try"))
+    if least > 10:
+        return Verdict(HOLDS, f"{text}.")
+    if most < 10:
+        return Verdict(FAILS, f"{text}.")
+    raise CannotTell(f"The interval spans ten times: {text}.")
+
+
+def _attempts_needed(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of times, the default mutex, which never spins.  Control: the fair lock.  Design:
+    sixteen producers.  Opponent: spinning helps elsewhere, where the lock is free soon.
+    """
+    least, most, text = _times_slower(one_row(table, lock="fifo"), one_row(table, lock="mutex"))
+    if least > 2:
+        return Verdict(FAILS, f"The default mutex never spins: {text}.")
+    if most < 2:
+        return Verdict(HOLDS, f"The default mutex never spins, and is no cure: {text}.")
+    raise CannotTell(f"The interval spans twice: {text}.")
+
+
+def _attempts_unfair(table: pd.DataFrame) -> Verdict:
+    """Statistic: items in a row, by interval.  Control: the fair lock.  Design: sixteen producers.
+    Opponent: fairness over a second is another measure.
+    """
+    fifo, trying = one_row(table, lock="fifo"), one_row(table, lock="try")
+    reason = f"Items in a row: fifo {count(fifo.items_per_turn)}, try {count(trying.items_per_turn)}."
+    if trying.items_lo_per_turn > fifo.items_hi_per_turn:
+        return Verdict(HOLDS, reason)
+    if trying.items_hi_per_turn < fifo.items_lo_per_turn:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap. {reason}")
+
+
+def _voluntary_is_fine(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of voluntary switches, and the time they cost.  Control: the default mutex.
+    Design: a convoy, where there is one.  Opponent: where a thread waits for a disk it is true.
+    """
+    fifo, mutex = one_row(table, lock="fifo"), one_row(table, lock="mutex")
+    least, most, text = _times_slower(fifo, mutex)
+    if not fifo.switches_lo_per_item > FEW:
+        raise CannotTell(f"There was no convoy in this run: {_switches_of(fifo)}.")
+    reason = f"{fifo.voluntary_share:.0%} of the convoy's switches are voluntary; {text}."
+    if fifo.voluntary_share > 0.5 and least > 2:
+        return Verdict(FAILS, reason)
+    if fifo.voluntary_share < 0.5 or most < 1.5:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _fewer_is_faster(table: pd.DataFrame) -> Verdict:
+    """Statistic: switches and time an item, by interval.  Control: five locks.  Design: the lock with
+    fewest switches against the quickest other.  Opponent: between two locks of one kind it may hold.
+    """
+    ours = table[table["lock"].isin(["fifo", "try", "mutex", "adaptive", "spin"])]
+    if len(ours) < 2:
+        raise CannotTell("This run measured fewer than two locks.")
+    fewest = ours.sort_values("switches_per_item").iloc[0]
+    others = ours[ours["lock"] != fewest["lock"]]
+    quickest = others.sort_values("ns_per_item").iloc[0]
+    reason = (
+        f"{_switches_of(fewest)} and {ns(fewest.ns_per_item)}; {_switches_of(quickest)} and "
+        f"{ns(quickest.ns_per_item)}."
+    )
+    if fewest.switches_hi_per_item >= quickest.switches_lo_per_item:
+        raise CannotTell(f"Their switches do not differ by more than their intervals. {reason}")
+    if quickest.ns_hi_per_item < fewest.ns_lo_per_item:
+        return Verdict(FAILS, reason)
+    if quickest.ns_lo_per_item > fewest.ns_hi_per_item:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap. {reason}")
+
+
+def _busy_waiting_burns(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time an item of the lock that never sleeps, and of two that do.
+    Control: the default mutex sleeps seldom, the fair lock at nearly every item: the sentence is about both.
+    Design: sixteen producers for few CPUs, where spinning is at its worst.
+    Opponent: a spinlock wastes what a sleeper would leave to others; to sleep and to be woken is work as
+    well.
+    """
+    spin, *sleeping = (one_row(table, lock=name) for name in ("spin", "mutex", "fifo"))
+    reason = "CPU time an item: " + ", ".join(
+        f"{row.lock} {ns(row.cpu_ns_per_item)}" for row in (spin, *sleeping)
+    )
+    reason += "."
+    if all(spin.cpu_lo_ns_per_item > row.cpu_hi_ns_per_item for row in sleeping):
+        return Verdict(HOLDS, reason)
+    if any(spin.cpu_hi_ns_per_item < row.cpu_lo_ns_per_item for row in sleeping):
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap. {reason}")
+
+
+LOCKS = "convoy.locks"
+
+
+CLAIMS = [
+    Claim("001-007", "A queue with a fair lock takes about one context switch for every item.", QUEUE_ARTICLE,
+          LOCKS, _one_switch_an_item),
+    Claim("001-013", "The switches come from many threads racing for one lock: one wins, the others are "
+          "suspended.", QUEUE_ARTICLE, LOCKS, _race_makes_switches),
+    Claim("001-016", "Ten attempts before blocking make the queue more than ten times as fast.",
+          QUEUE_ARTICLE, LOCKS, _attempts_help),
+    Claim("001-015", "What cures it is to spin a little before going to sleep.", QUEUE_ARTICLE, LOCKS,
+          _attempts_needed),
+    Claim("001-017", "Trying first gives up fairness.", QUEUE_ARTICLE, LOCKS, _attempts_unfair),
+    Claim("001-019", "Busy waiting uses more CPU time than sleeping does.", QUEUE_ARTICLE, LOCKS,
+          _busy_waiting_burns),
+    Claim("001-020", "Fewer context switches make a program faster.", QUEUE_ARTICLE, LOCKS, _fewer_is_faster),
+    Claim("000-128", "Releasing a lock involves a context switch to its next holder.", WEB_COURSE, LOCKS,
+          _release_switches),
+    Claim("000-106", "Voluntary switches are fine; the involuntary ones are dangerous.", WEB_COURSE, LOCKS,
+          _voluntary_is_fine),
+]  # fmt: skip

@@ -1,0 +1,92 @@
+"""What a lock makes of many producers: time and switches for every item, one row per lock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from sched_labs.draw import axes, style
+from sched_labs.draw.base import Drawable, Figure, Prediction, columns, draws
+from sched_labs.draw.panels import NUMBER, TIME, Panel, check_predictions, dots, in_words
+
+KIND = "convoy.locks"
+NAMES = {
+    "alone": "one producer",
+    "fifo": "first come, first served",
+    "try": "the same, but try first",
+    "mutex": "default mutex",
+    "adaptive": "adaptive mutex",
+    "spin": "spinlock",
+    "java_fair": "Java, fair",
+    "java_fair_try": "Java, fair, tryLock first",
+    "java_unfair": "Java, unfair",
+    "java_unfair_try": "Java, unfair, tryLock first",
+}
+PANELS = (
+    Panel("Time for each item", "ns_per_item", TIME, "ns_lo_per_item", "ns_hi_per_item"),
+    Panel(
+        "Context switches for each item",
+        "switches_per_item",
+        NUMBER,
+        "switches_lo_per_item",
+        "switches_hi_per_item",
+        least=1e-5,
+    ),
+)
+_COLUMNS = (
+    *("lock", "ns_per_item", "ns_lo_per_item", "ns_hi_per_item", "switches_per_item"),
+    *("switches_lo_per_item", "switches_hi_per_item", "jain_share", "items_per_turn", "p99_ns"),
+)
+
+
+def frame(result: Drawable) -> pd.DataFrame:
+    """What the figure shows, one row per lock, in its order.
+
+    - lock: "alone" (one producer), "fifo", "try", "mutex", "adaptive", "spin" or one of Java's
+    - ns_per_item, ns_lo_per_item, ns_hi_per_item: wall time for each item, median and 95 % interval
+    - switches_per_item, switches_lo_per_item, switches_hi_per_item: counted by the kernel
+    - jain_share, items_per_turn, p99_ns: fairness and wait, for the text
+
+    Raises ResultError when nothing was measured.
+    """
+    table = columns(result.summary(), _COLUMNS, "The summary of these locks")
+    order = {name: place for place, name in enumerate(NAMES)}
+    return table.sort_values("lock", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+
+
+@draws(KIND)
+def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+    """Draw time and switches for each item; predictions are times."""
+    check_predictions(PANELS, predictions)
+    table = frame(result)
+    drawing = dots(
+        table,
+        PANELS,
+        key="lock",
+        names=NAMES,
+        roles={"alone": style.ALONE},
+        pale=None if recorded is None else frame(recorded),
+        recorded=recorded,
+        predictions=predictions,
+    )
+    return Figure(
+        drawing,
+        alt=f"Dot plots on logarithmic axes. {in_words(table, PANELS, 'lock', NAMES)}",
+        caption=_caption(table.set_index("lock")),
+        data=table,
+        title="Time and context switches for each item, by lock",
+    )
+
+
+def _caption(table: pd.DataFrame) -> str:
+    if not {"fifo", "mutex"} <= set(table.index):
+        slow = str(table.ns_per_item.idxmax())
+        longest = axes.time_text(float(table.ns_per_item.max()))
+        return f"The slowest lock here ({NAMES.get(slow, slow)}) needs {longest} for each item."
+    time = table["ns_per_item"].map(axes.time_text)
+    switches = table["switches_per_item"].map(lambda value: axes.number_text(value, 2))
+    return (
+        f"Served strictly in order, every item takes {time['fifo']} and {switches['fifo']} switches; "
+        f"under the default mutex, which never spins, {time['mutex']} and {switches['mutex']}."
+    )

@@ -1,0 +1,49 @@
+"""What people say about herd, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict
+from sched_labs.claims.helpers import count, one_row
+
+
+def _woken(table: pd.DataFrame, by: str) -> tuple[pd.Series, str]:
+    way = one_row(table, by=by)
+    return way, f"{by}: {count(way.switches_per_event)} switches an event among {way.threads} threads."
+
+
+def _flag_wakes_one(table: pd.DataFrame) -> Verdict:
+    """Statistic: switches an event, by interval.  Control: the same without the flag.  Design: several
+    threads on one descriptor.  Opponent: two are allowed, for one that comes too late.
+    """
+    way, reason = _woken(table, "exclusive")
+    if way.threads < 3:
+        raise CannotTell(f"Too few threads to tell: {reason}")
+    if way.switches_hi_per_event <= 2:
+        return Verdict(HOLDS, reason)
+    if way.switches_lo_per_event > 2:
+        return Verdict(FAILS, reason)
+    raise CannotTell(reason)
+
+
+def _flag_helps_connections(table: pd.DataFrame) -> Verdict:
+    """Statistic: switches an event without the flag.  Control: a shared descriptor.  Design: connections
+    of their own, where one waits.  Opponent: a descriptor that is shared is another case.
+    """
+    way, reason = _woken(table, "own")
+    if way.threads < 3:
+        raise CannotTell(f"Too few threads to tell: {reason}")
+    if way.switches_hi_per_event <= 2:
+        return Verdict(FAILS, f"Without the flag, {reason}")
+    if way.switches_lo_per_event > 2:
+        return Verdict(HOLDS, f"Without the flag, {reason}")
+    raise CannotTell(reason)
+
+
+CLAIMS = [
+    Claim("exclusive", "With EPOLLEXCLUSIVE one event wakes one of those who wait for it.",
+          "read out of epoll_ctl(2), which says 'one or more'", "herd.wakeups", _flag_wakes_one),
+    Claim("000-086", "EPOLLEXCLUSIVE saves threads that each wait for their own connections from needless "
+          "wake-ups.", WEB_COURSE, "herd.wakeups", _flag_helps_connections),
+]  # fmt: skip

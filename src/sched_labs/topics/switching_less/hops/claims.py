@@ -1,0 +1,111 @@
+"""What people say about hops, judged on a run."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import count, one_row
+from sched_labs.draw.axes import number_text
+
+COROUTINE_ARTICLE = "an article on a web service with coroutines, quoted in a collection of switch benchmarks"
+
+
+THREAD_COST_ARTICLE = "an article on the costs of threads"
+
+
+FEW = 0.1  # switches for each item: nothing that happens at every item
+
+
+NAMES_OF_HOPS = {
+    "go_1": "a Go channel",
+    "stack": "a stack switch",
+    "greenlet": "greenlet",
+    "asyncio": "asyncio",
+}
+
+
+def _like_a_call(table: pd.DataFrame) -> Verdict:
+    """Statistic: time a hop, by interval, against 10 ns.  Control: a function call.  Design: only
+    coroutines that are built on a runtime.  Opponent: a bare stack switch is like a call.
+    """
+    ways = table[table["by"].isin(NAMES_OF_HOPS)]
+    if ways.empty:
+        raise CannotTell("This run measured no coroutine.")
+    said = ", ".join(f"{NAMES_OF_HOPS[str(way.by)]} {_short(way.ns_per_hop)}" for _, way in ways.iterrows())
+    if (ways.ns_lo_per_hop > 10).any():
+        return Verdict(FAILS, f"{said}.")
+    if (ways.ns_hi_per_hop <= 10).all():
+        return Verdict(HOLDS, f"{said}.")
+    raise CannotTell(f"The intervals span 10 ns: {said}.")
+
+
+def _short(value: float) -> str:
+    return ns(value) if value >= 100 else f"{number_text(value, 2)} ns"
+
+
+def _kernel_count(table: pd.DataFrame, by: str) -> tuple[float, float, str]:
+    way = one_row(table, by=by)
+    text = f"{by}: {count(way.kernel_switches_per_hop)} kernel switches a hop"
+    return way.kernel_switches_lo_per_hop, way.kernel_switches_hi_per_hop, text
+
+
+def _kernel_sees(table: pd.DataFrame, by: str) -> Verdict:
+    """Statistic: kernel switches a hop, by interval.  Control: a pipe, which makes one at every hop.
+    Design: one thread with nobody to hand over to.  Opponent: a hop that waits for input does reach the
+    kernel.
+    """
+    least, most, text = _kernel_count(table, by)
+    if least >= FEW:
+        return Verdict(HOLDS, f"{text}.")
+    if most < FEW:
+        return Verdict(FAILS, f"{text}.")
+    raise CannotTell(f"The interval spans {FEW}: {text}.")
+
+
+def _goroutines_avoid_it(table: pd.DataFrame) -> Verdict:
+    """Statistic: kernel switches a hop, by interval.  Control: a pipe.  Design: one processor for Go.
+    Opponent: with several, idle ones are woken.
+    """
+    least, most, text = _kernel_count(table, "go_1")
+    if most < FEW:
+        return Verdict(HOLDS, f"{text}.")
+    if least >= FEW:
+        return Verdict(FAILS, f"{text}.")
+    raise CannotTell(f"The interval spans {FEW}: {text}.")
+
+
+def _channels_and_pipes(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of times a hop, by interval.  Control: both on one CPU.  Design: unbuffered
+    channels.  Opponent: buffered ones hop less often.
+    """
+    channel, pipe = one_row(table, by="go_1"), one_row(table, by="pipe")
+    least, most = pipe.ns_lo_per_hop / channel.ns_hi_per_hop, pipe.ns_hi_per_hop / channel.ns_lo_per_hop
+    text = (
+        f"pipe {ns(pipe.ns_per_hop)}, channel {_short(channel.ns_per_hop)}: "
+        f"{pipe.ns_per_hop / channel.ns_per_hop:.1f} times (interval {least:.1f} to {most:.1f})"
+    )
+    if least >= 7:
+        return Verdict(HOLDS, f"{text}.")
+    if most < 7:
+        return Verdict(FAILS, f"{text}.")
+    raise CannotTell(f"The interval spans seven times: {text}.")
+
+
+HOPS = "hops.compared"
+
+
+CLAIMS = [
+    Claim("004-039", "Switching between coroutines is like a function call, a few nanoseconds.",
+          COROUTINE_ARTICLE, HOPS, _like_a_call),
+    Claim("000-066", "Switching between goroutines shows up in the kernel's switch rate.", WEB_COURSE, HOPS,
+          partial(_kernel_sees, by="go_1")),
+    Claim("003-015", "Goroutines hand over without a switch in the kernel.", THREAD_COST_ARTICLE, HOPS,
+          _goroutines_avoid_it),
+    Claim("003-014", "Go's channels hand over at least seven times as fast as pipes.", THREAD_COST_ARTICLE,
+          HOPS, _channels_and_pipes),
+    Claim("000-136", "await asyncio.sleep(0) makes a switch in the kernel.", WEB_COURSE, HOPS,
+          partial(_kernel_sees, by="asyncio")),
+]  # fmt: skip

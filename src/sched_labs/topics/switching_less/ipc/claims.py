@@ -1,0 +1,137 @@
+"""What people say about ipc, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict
+
+KIND = "ipc.causes"
+
+
+FELT = 0.05  # of the work: less is nobody's alarm
+
+
+ALIKE = 0.75  # of a loss: one that is smaller is another price
+
+
+MANY = 5000.0  # switches a second, the threshold that is told
+
+
+NAMES = {
+    "switches": "switches",
+    "bare": "switches to a partner who touches nothing",
+    "sibling": "a busy SMT sibling",
+    "streamer": "a memory streamer",
+}
+
+
+def _row(table: pd.DataFrame, condition: str) -> pd.Series:
+    """The row of a condition.  CannotTell where this run did not measure it."""
+    found = table[table["condition"] == condition]
+    if found.empty:
+        raise CannotTell(f"This run did not measure {condition!r}.")
+    return found.iloc[0]
+
+
+def _lost(row: pd.Series) -> str:
+    return (
+        f"{row['loss_share']:.0%} ({row['loss_lo_share']:.0%} to {row['loss_hi_share']:.0%}) with "
+        f"{NAMES[str(row['condition'])]} at {row['switches_per_s']:,.0f} switches/s"
+    )
+
+
+def _without_switches(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of neighbours who take work without a switch.  CannotTell where there is no neighbour."""
+    found = table[table["condition"].isin(["sibling", "streamer"])]
+    if found.empty:
+        raise CannotTell("This run had no neighbour: there is one CPU only.")
+    return found
+
+
+def _clear(row: pd.Series) -> bool:
+    return bool(row["loss_lo_share"] > max(FELT, row["floor_share"]))
+
+
+def _surely_switches(table: pd.DataFrame) -> Verdict:
+    """Statistic: work a CPU-second lost to each cause, by interval.  Control: noise, and a busy CPU that
+    touches no memory.  Design: causes one at a time.  Opponent: causes may come together at peak.
+    """
+    others, switched = _without_switches(table), _row(table, "switches")
+    reason = f"Less work for each CPU-second: {'; '.join(map(_lost, [switched, *_rows(others)]))}."
+    if any(_clear(row) for row in _rows(others)):
+        return Verdict(FAILS, reason)
+    if _clear(switched) and (others["loss_hi_share"] < FELT).all():
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"No neighbour's effect is clear in this run. {reason}")
+
+
+def _rows(table: pd.DataFrame) -> list[pd.Series]:
+    return [row for _, row in table.iterrows()]
+
+
+def _threshold(table: pd.DataFrame) -> Verdict:
+    """Statistic: the loss and the rate of the victim, each with its interval.
+    Control: as many switches to a partner who touches nothing.  Design: the run chose the rate so that there
+    is a loss, so that rate and loss come together here proves nothing, and the sentence can only fail.
+    Opponent: on another machine 5,000 a second may cost much; a price by rate alone is refuted all the same.
+    """
+    switched = _row(table, "switches")
+    if switched["switches_hi_per_s"] < MANY and _clear(switched):
+        return Verdict(FAILS, f"The loss is there below 5,000 a second: {_lost(switched)}.")
+    bare = _row(table, "bare")
+    reason = f"{_lost(switched)}; {_lost(bare)}."
+    if min(switched["switches_lo_per_s"], bare["switches_lo_per_s"]) <= MANY:
+        raise CannotTell(f"This run did not switch more than 5,000 times a second: {reason}")
+    if bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:
+        return Verdict(FAILS, f"Above 5,000 a second a rate tells no price: {reason}")
+    raise CannotTell(f"The run chose this rate for its loss, and the control does not refute it: {reason}")
+
+
+def _counting_tells(table: pd.DataFrame) -> Verdict:
+    """Statistic: the machine's switches a second.  Control: as many switches that cost next to nothing.
+    Design: nothing else runs here, so that a count stands out more than it would on a busy server.
+    Opponent: a high count may belong to switches that cost nothing, as the control's does.
+    """
+    switched, bare = _row(table, "switches"), _row(table, "bare")
+    others = table[~table["condition"].isin(["switches", "bare"])]
+    if table["machine_switches_per_s"].isna().any():
+        raise CannotTell("This kernel does not tell the machine's switches.")
+    most = others["machine_switches_hi_per_s"].max()
+    reason = (
+        f"The whole machine switched {switched['machine_switches_per_s']:,.0f} times a second with them, and "
+        f"up to {others['machine_switches_per_s'].max():,.0f} without."
+    )
+    as_many = bare["machine_switches_lo_per_s"] > 0.5 * switched["machine_switches_hi_per_s"]
+    if as_many and bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:
+        return Verdict(FAILS, f"As many switches came with another loss: {_lost(switched)}; {_lost(bare)}.")
+    if switched["machine_switches_lo_per_s"] > 2 * most:
+        return Verdict(HOLDS, f"{reason} Of the other causes it says nothing.")
+    if switched["machine_switches_hi_per_s"] < 2 * others["machine_switches_lo_per_s"].max():
+        return Verdict(FAILS, f"They drown in the switches of others. {reason}")
+    raise CannotTell(f"The intervals are too wide. {reason}")
+
+
+CLAIMS = [
+    Claim(
+        "000-134",
+        "A program that does 30 % less for each cycle at peak is almost certainly paying for switches.",
+        WEB_COURSE,
+        KIND,
+        _surely_switches,
+    ),
+    Claim(
+        "000-081",
+        "Over 5,000 switches a second, with less work done: that is when switches are the cause.",
+        WEB_COURSE,
+        KIND,
+        _threshold,
+    ),
+    Claim(
+        "000-139",
+        "Count the whole machine's switches (vmstat's cs) to see quickly whether they are the cause.",
+        WEB_COURSE,
+        KIND,
+        _counting_tells,
+    ),
+]  # fmt: skip

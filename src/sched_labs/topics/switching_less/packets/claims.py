@@ -1,0 +1,141 @@
+"""What people say about packets, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
+from sched_labs.draw.axes import number_text
+
+KIND = "packets.udp"
+
+
+SERVICE_ARTICLE = "an article on a web service with coroutines, quoted in a collection of switch benchmarks"
+
+
+LATENCY_COURSE = "a web course on scheduler latency"
+
+
+AT_ONCE = ("single", "mmsg", "segments")
+
+
+WORDS = {"paced": "now and then", "single": "one at a call", "mmsg": "many at a call",
+         "segments": "one large piece"}  # fmt: skip
+
+
+def _smallest(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the smallest packets."""
+    return table[table["size_bytes"] == table["size_bytes"].min()]
+
+
+def _way(table: pd.DataFrame, way: str) -> pd.Series:
+    """The smallest packets sent in one way.  CannotTell where this run has none."""
+    small = _smallest(table)
+    found = small[small["way"] == way]
+    if found.empty:
+        raise CannotTell(f"This run did not measure {way!r}.")
+    return found.iloc[0]
+
+
+def _one_price(table: pd.DataFrame) -> Verdict:
+    """Statistic: sender's CPU time a softirq, by interval.  Control: ways to send the same packets.
+    Design: system calls are in it.  Opponent: the receiver's part is not.
+    """
+    small = _smallest(table)
+    small = small[small["way"].isin(AT_ONCE)]
+    if len(small) < 2 or small["ns_per_softirq"].isna().any():
+        raise CannotTell("This machine does not tell how many softirqs it ran.")
+    cheap = small.sort_values("ns_per_softirq").iloc[0]
+    dear = small.sort_values("ns_per_softirq").iloc[-1]
+    reason = (
+        f"The sender's CPU time, system calls included, divided by softirqs: {ns(cheap['ns_per_softirq'])}, "
+        f"{WORDS[cheap['way']]}, and {ns(dear['ns_per_softirq'])}, {WORDS[dear['way']]} "
+        f"({dear['packets_per_softirq']:.1f} packets for each softirq)."
+    )
+    if dear["ns_lo_per_softirq"] > 2 * cheap["ns_hi_per_softirq"]:
+        return Verdict(FAILS, reason)
+    if dear["ns_hi_per_softirq"] < 1.5 * cheap["ns_lo_per_softirq"]:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _rare_is_cheap(table: pd.DataFrame) -> Verdict:
+    """Statistic: sender's CPU time a packet, by interval.  Control: the same packets as fast as they go.
+    Design: paced by a timer.  Opponent: a paced sender also pays for sleeping.
+    """
+    paced, single = _way(table, "paced"), _way(table, "single")
+    reason = (
+        f"{ns(paced['sender_ns_per_packet'])} for each of {paced['packets_per_s']:,.0f} a second, "
+        f"{ns(single['sender_ns_per_packet'])} for each of {single['packets_per_s']:,.0f}."
+    )
+    if single["packets_per_s"] < 1.5 * paced["packets_per_s"]:
+        raise CannotTell(f"The rates hardly differ. {reason}")
+    if paced["sender_hi_ns_per_packet"] < single["sender_lo_ns_per_packet"]:
+        return Verdict(HOLDS, reason)
+    if paced["sender_lo_ns_per_packet"] > single["sender_hi_ns_per_packet"]:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap. {reason}")
+
+
+def _wakes_ksoftirqd(table: pd.DataFrame) -> Verdict:
+    """Statistic: switches of ksoftirqd for each softirq.  Control: both counted.  Design: loopback, where
+    the sender runs it.  Opponent: a flood from a device hands more over.
+    """
+    busy = table[table["way"].isin(AT_ONCE)]
+    if busy.empty or busy["ksoftirqd_per_softirq"].isna().any():
+        raise CannotTell("ksoftirqd is not seen from here, or softirqs are not counted.")
+    most, least = busy["ksoftirqd_per_softirq"].max(), busy["ksoftirqd_per_softirq"].min()
+    times = number_text(most, 2)
+    reason = f"ksoftirqd was switched {times} times for each softirq that received packets, at most."
+    if most < 0.1:
+        return Verdict(FAILS, reason)
+    if least > 0.5:
+        return Verdict(HOLDS, f"{reason} At least {number_text(least, 2)} times.")
+    raise CannotTell(reason)
+
+
+def _by_a_worker(table: pd.DataFrame) -> Verdict:
+    """Statistic: packets for each softirq, by interval.  Control: the kernel's count.  Design: loopback.
+    Opponent: threaded NAPI is a thread.
+    """
+    row = _way(table, "single")
+    if pd.isna(row["packets_per_softirq"]):
+        raise CannotTell("This machine does not tell how many softirqs it ran.")
+    reason = f"Over loopback, one softirq (NET_RX) for each {row['packets_per_softirq']:.2f} packets."
+    if row["packets_hi_per_softirq"] < 2:
+        return Verdict(FAILS, f"A softirq received them. {reason}")
+    if row["packets_lo_per_softirq"] > 100:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+CLAIMS = [
+    Claim(
+        "004-030",
+        "Divide softirq time by the number of interrupts, and you have what an interrupt costs: some 8 µs.",
+        SERVICE_ARTICLE,
+        KIND,
+        _one_price,
+    ),
+    Claim(
+        "004-031",
+        "The fewer packets come, the less each of them costs: 5.7 µs at 21,000 a second, 2 µs at 11,000.",
+        SERVICE_ARTICLE,
+        KIND,
+        _rare_is_cheap,
+    ),
+    Claim(
+        "004-001",
+        "Softirqs are done by ksoftirqd, so each of them is a kind of process switch.",
+        SERVICE_ARTICLE,
+        KIND,
+        _wakes_ksoftirqd,
+    ),
+    Claim(
+        "002-005",
+        "When a packet arrives, a worker thread of the kernel hands it over to the program.",
+        LATENCY_COURSE,
+        KIND,
+        _by_a_worker,
+    ),
+]  # fmt: skip

@@ -1,0 +1,46 @@
+"""What people say about timers, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import one_row
+
+
+def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
+    """Statistic: bursts an event, by interval.  Control: threads with a common timer.  Design: high
+    resolution timers, a slack of 1 ns.  Opponent: with a large slack, or without such timers, they
+    would.
+    """
+    own = one_row(table, by="own")
+    reason = (
+        f"{own.threads} threads with times of their own woke a quiet CPU {own.bursts_per_event:.2f} times an "
+        f"event, half of them within {ns(own.late_p50_ns)} of their time."
+    )
+    if own.bursts_lo_per_event > 0.5:
+        return Verdict(FAILS, reason)
+    if own.bursts_hi_per_event < 2 / own.threads:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(reason)
+
+
+def _together_is_cheaper(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time an event, by interval.  Control: a timer for each.  Design: the same jobs.
+    Opponent: one thread for all jobs delays them by one another.
+    """
+    own, one = one_row(table, by="own"), one_row(table, by="one")
+    reason = f"CPU time an event: own times {ns(own.cpu_ns_per_event)}, one timer {ns(one.cpu_ns_per_event)}."
+    if one.cpu_ns_hi_per_event < own.cpu_ns_lo_per_event:
+        return Verdict(HOLDS, reason)
+    if one.cpu_ns_lo_per_event > own.cpu_ns_hi_per_event:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"The intervals overlap. {reason}")
+
+
+CLAIMS = [
+    Claim("000-063", "Timer-driven threads all wake at the tick.", WEB_COURSE, "timers.aligned",
+          _wake_at_the_tick),
+    Claim("aligned", "One timer for all jobs costs less CPU time than a timer for each.",
+          "advice in many places", "timers.aligned", _together_is_cheaper),
+]  # fmt: skip
