@@ -6,9 +6,9 @@
 "use strict";
 
 (() => {
-  const { server, cookie } = window.schedLabs;
+  const { server, cookie, page } = window.schedLabs;
   const cells = [...document.querySelectorAll(".bd-article div.cell")].filter((cell) => cell.querySelector(".cell_input pre"));
-  if (cells.length === 0 || !location.pathname.includes("/notebooks/")) return;
+  if (cells.length === 0 || page.chapter === null) return;
 
   const element = (tag, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
@@ -122,7 +122,13 @@
     return element("pre", { className: "output", textContent: [data["text/plain"] ?? ""].flat().join("") });
   };
 
-  const states = cells.map((cell) => ({ cell, code: cell.querySelector(".cell_input pre").textContent, made: new Map() }));
+  // All cells of the chapter, those of its other pages among them: names come from anywhere in it.
+  const told = document.querySelector("script.sl-chapter");
+  const chapter = told ? JSON.parse(told.textContent) : null;
+  const here = cells.map((cell) => ({ cell, code: cell.querySelector(".cell_input pre").textContent, made: new Map() }));
+  const states = chapter && chapter.here.length === here.length
+    ? chapter.cells.map((code, index) => here[chapter.here.indexOf(index)] ?? { cell: element("div"), code, made: new Map() })
+    : here;
 
   const emptied = (state) => {
     let output = state.cell.querySelector(":scope > .cell_output");
@@ -171,7 +177,23 @@
         output.append(element("pre", { className: "output sl-error", textContent: `${content.ename}: ${content.evalue}`.replace(ansi, "") }));
       }
     });
+    window.schedLabsModules?.wake(output); // pictures that move
     return !failed;
+  };
+
+  // Sentences are prose, and what stands in columns stays as it is (sched_labs.book.layers.told).
+  const prose = (text) => {
+    if (!text.trim() || /\S {2,}\S|^ /m.test(text.replace(/^\n+|\n+$/g, ""))) return null;
+    return element("div", { className: "sl-told" }, ...text.trim().split(/\n\s*\n/).map((part) => {
+      const paragraph = element("p");
+      let before = "";
+      for (const line of part.split("\n")) {
+        if (before) paragraph.append(/[.:?!]$/.test(before) ? element("br") : " ");
+        paragraph.append(line.trim());
+        before = line.trim();
+      }
+      return paragraph;
+    }));
   };
 
   const execute = async (state) => {
@@ -184,10 +206,14 @@
     try {
       worked = await shown(state.code, output, state.made);
       if (worked) ran.push(index);
+      for (const said of output.querySelectorAll("pre.stream[data-stream=stdout]")) {
+        const told = prose(said.textContent);
+        if (told) said.replaceWith(told);
+      }
     } finally {
       state.cell.classList.remove("sl-running");
     }
-    window.schedLabs.wire(output); // forms for predictions
+    window.schedLabs.predictions.wake();
     forms(output);
     return worked;
   };
@@ -209,7 +235,7 @@
         output.replaceChildren();
         try {
           // A JSON text is a Python literal as well.
-          await shown(`__import__("sched_labs.widgets").widgets.answer(${Number(form.dataset.form)}, ${JSON.stringify(given)})`, output, made);
+          await shown(`__import__("sched_labs.reader.widgets").reader.widgets.answer(${Number(form.dataset.form)}, ${JSON.stringify(given)})`, output, made);
         } catch (error) {
           output.replaceChildren(`That did not work: ${error.message}.`);
         } finally {
@@ -254,7 +280,7 @@
     button.textContent = "Stop";
     button.removeAttribute("aria-label");
     // Where the reader has just clicked; under a cell's code, beside what it is about to show.
-    (button.closest("div.cell")?.querySelector(".cell_input") ?? button.parentElement).after(said);
+    (button.closest("div.cell")?.querySelector(":scope > :is(details, .cell_input)") ?? button.parentElement).after(said);
     try {
       said.textContent = kernel && !kernel.gone ? "" : "Starting Python on your machine …";
       await ready();
@@ -299,9 +325,9 @@
   };
 
   const tools = document.querySelector(".sl-tools");
-  tools.prepend(button("Run on this machine", "Run the whole page on this machine", () => states));
+  tools.prepend(button("Run on this machine", "Run the whole page on this machine", () => here));
   const groups = new Map();
-  for (const state of states) {
+  for (const state of page.cut ? [] : here) {
     const place = state.cell.closest("section:has(> h2)");
     if (place) groups.set(place, [...(groups.get(place) ?? []), state]);
   }
@@ -311,9 +337,9 @@
     const holder = element("p", { className: "sl-section" }, button("Run on this machine", `Run on this machine: ${name}`, () => chosen));
     heading.after(holder);
   }
-  for (const state of states) {
+  for (const state of here) {
     const one = button("Run", `Run this cell`, () => [state]);
     one.classList.add("sl-cell");
-    state.cell.querySelector(".cell_input").prepend(one);
+    state.cell.prepend(one); // beside the folded code
   }
 })();

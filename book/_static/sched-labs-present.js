@@ -6,7 +6,7 @@
 
 (() => {
   const article = document.querySelector(".bd-article");
-  if (!location.pathname.includes("/notebooks/") || !article?.querySelector("h2")) return;
+  if (window.schedLabs.page.chapter === null || !article?.querySelector("h2")) return;
 
   // A slide is a heading with what follows it up to the next heading.
   const slides = [...article.querySelectorAll("section")]

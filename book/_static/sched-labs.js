@@ -1,11 +1,7 @@
-/* What a page can do beyond being read.
+/* What a page can do beyond being read, and what it knows of a server behind it.
 
-   <form class="predict" data-question="direct.pipe" data-unit="ns">
-     <label for="...">question</label> <input type="number" ...> <button>...</button> <output></output>
-   </form>
-
-   A prediction is kept in this browser, and by the reader's own Jupyter server where that serves the page.
-   That server says who it is with a cookie that only its pages get; a page from anywhere else asks no one anything. */
+   The reader's own Jupyter server says who it is with a cookie that only its pages get; a page from anywhere else
+   asks no one anything. */
 "use strict";
 
 (() => {
@@ -22,7 +18,7 @@
     return location.pathname.startsWith(path + "book/") ? path : null;
   })();
 
-  const ask = async (method, body, what = "predictions") => {
+  const ask = async (method, what, body) => {
     const answer = await fetch(`${server}sched-labs/${what}`, {
       method,
       body: body && JSON.stringify(body),
@@ -33,73 +29,21 @@
     return said;
   };
 
-  const key = (question) => "sched-labs.prediction." + question;
-
-  const remembered = (question) => {
-    try {
-      return JSON.parse(localStorage.getItem(key(question)));
-    } catch {
-      return null; // storage may be switched off, or hold something else
-    }
-  };
-
-  const remember = (question, prediction) => {
-    try {
-      localStorage.setItem(key(question), JSON.stringify(prediction));
-      return true;
-    } catch {
-      return false;
-    }
-  };
-
-  const say = (form, text, refused = false) => {
-    const output = form.querySelector("output");
-    output.textContent = text;
-    output.classList.toggle("refused", refused);
-  };
-
-  const words = ({ value, unit }) => `${Number(value).toLocaleString("en")} ${unit}`;
-
-  const wire = (form, fromServer) => {
-    const { question, unit } = form.dataset;
-    const input = form.querySelector("input");
-    if (!form.querySelector("output")) form.append(document.createElement("output"));
-    form.querySelector("output").setAttribute("aria-live", "polite");
-    const before = fromServer[question] || remembered(question);
-    if (before && input.value === "") {
-      input.value = before.value;
-      say(form, `You predicted ${words(before)}.`);
-    }
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      const value = input.valueAsNumber;
-      if (!Number.isFinite(value)) return say(form, "Enter a number first.", true);
-      const prediction = { value, unit };
-      const here = remember(question, prediction);
-      if (server === null) {
-        return here
-          ? say(form, `Kept in this browser: ${words(prediction)}.`)
-          : say(form, "This browser keeps nothing for this page; write your prediction down.", true);
-      }
-      try {
-        await ask("POST", { question, value, unit });
-        say(form, `Kept: ${words(prediction)}. The next figure that you measure shows it.`);
-      } catch (error) {
-        say(form, `Kept in this browser only (${error.message}).`, true);
-      }
-    });
-  };
+  // Which page this is: `chapter` where it is (part of) a notebook, `cut` where it is one experiment of it.
+  const page = (() => {
+    const root = new URL(document.documentElement.dataset.content_root || "./", location.href).pathname;
+    const [room, chapter, part] = location.pathname.slice(root.length).replace(/\.html$/, "").split("/");
+    return room === "notebooks" ? { chapter, cut: part !== undefined } : { chapter: null, cut: false };
+  })();
 
   const offerLab = () => {
-    const root = new URL(document.documentElement.dataset.content_root || "./", location.href).pathname;
-    const page = location.pathname.slice(root.length).replace(/\.html$/, "");
     const title = document.querySelector(".bd-article h1");
-    if (!page.startsWith("notebooks/") || !title) return;
+    if (page.chapter === null || !title) return;
     const tools = document.createElement("p");
     tools.className = "sl-tools";
     const link = document.createElement("a");
     link.className = "sl-open";
-    link.href = `${server}lab/tree/${page.split("/").map(encodeURIComponent).join("/")}.md`;
+    link.href = `${server}lab/tree/notebooks/${encodeURIComponent(page.chapter)}.md`;
     link.textContent = "Open in JupyterLab";
     tools.append(link);
     title.after(tools);
@@ -122,7 +66,7 @@
   };
 
   const showProgress = async () => {
-    const labs = await ask("GET", undefined, "progress").catch(() => []);
+    const labs = await ask("GET", "progress").catch(() => []);
     if (labs.length === 0) return;
     const passed = labs.filter((lab) => lab.passed_at).length;
     for (const lab of labs) {
@@ -167,7 +111,16 @@
     }
   };
 
-  const begin = async () => {
+  // The key has done its work once the page is there: it stays out of bookmarks, history and screen shares.
+  const forgetKey = () => {
+    const address = new URL(location.href);
+    if (!address.searchParams.has("token")) return;
+    address.searchParams.delete("token");
+    history.replaceState(history.state, "", address);
+  };
+
+  const begin = () => {
+    forgetKey();
     // The theme leaves the book's name outside of every landmark.
     const side = document.querySelector(".sidebar-primary-items__start");
     if (side) Object.assign(side, { role: "region", ariaLabel: "Book" });
@@ -182,23 +135,9 @@
       offerLab();
       showProgress();
     }
-    const forms = document.querySelectorAll("form.predict");
-    if (forms.length === 0) return;
-    const kept = server === null ? {} : await ask("GET").catch(() => ({}));
-    forms.forEach((form) => wire(form, kept));
   };
 
-  // For sched-labs-live.js, which runs cells; `wire` brings forms in new output to life.
-  window.schedLabs = {
-    server,
-    cookie,
-    wire: async (place) => {
-      const forms = place.querySelectorAll("form.predict");
-      if (forms.length === 0) return;
-      const kept = await ask("GET").catch(() => ({}));
-      forms.forEach((form) => wire(form, kept));
-    },
-  };
+  window.schedLabs = { server, cookie, ask, element, page }; // for the scripts that are loaded after this one
 
   begin();
 })();

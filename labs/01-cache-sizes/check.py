@@ -11,17 +11,18 @@ import numpy as np
 import pandas as pd
 
 from sched_labs import machine
-from sched_labs.experiments import warmup
 from sched_labs.labs import Judge
+from sched_labs.topics.context_switch.warmup import experiment as warmup
 
 KIB, MIB = 1 << 10, 1 << 20
-MACHINES, MISSES = 6, 1
+MACHINES, MISSES = 12, 2
 # A level of a constructed machine comes from a range so wide that no one size is near all that it holds.
 # It is several times the level before, as in real machines: else two climbs are one.
 RANGES = ((8 * KIB, 128 * KIB), (256 * KIB, 4 * MIB), (8 * MIB, 48 * MIB))
 APART = 8
 SIZES = [step << place for place in range(11, 27) for step in (2, 3)]  # 4 KiB, 6 KiB, 8 KiB, ... 192 MiB
 MEASURED = [size for size in SIZES if size <= 12 * MIB]
+CLIMB = 1.4  # a step through twice a cache takes so much longer than one through half of it, or it is hidden
 
 
 def drawn(rng: np.random.Generator) -> list[int]:
@@ -51,6 +52,16 @@ def close(found: list[float], caches: list[int]) -> bool:
     return len(found) == len(caches) and all(0.5 <= a / b <= 2 for a, b in zip(found, caches, strict=True))
 
 
+def shown(curve: pd.DataFrame, caches: list[int]) -> list[int]:
+    """The caches at whose ends this curve climbs."""
+    sizes, ns = np.log(curve.working_set_bytes), np.log(curve.ns_per_line)
+    return [
+        cache
+        for cache in caches
+        if np.diff(np.interp(np.log([cache / 2, 2 * cache]), sizes, ns))[0] >= np.log(CLIMB)
+    ]
+
+
 def asked(judge: Judge, answer: Callable[..., Any], curve: pd.DataFrame) -> list[float]:
     found = answer(curve)
     judge.need(
@@ -62,6 +73,11 @@ def asked(judge: Judge, answer: Callable[..., Any], curve: pd.DataFrame) -> list
 
 def check(judge: Judge) -> None:
     answer = judge.function("answer.py", "cache_sizes")
+    on_constructed_machines(judge, answer)
+    on_this_machine(judge, answer)
+
+
+def on_constructed_machines(judge: Judge, answer: Callable[..., Any]) -> None:
     right = 0
     for _ in range(MACHINES):
         caches = drawn(judge.rng)
@@ -72,6 +88,9 @@ def check(judge: Judge) -> None:
         missing=f"the caches of only {right} of {MACHINES} constructed machines were found. "
         "Draw one of your misses: which bend is a cache, and which is noise?",
     )
+
+
+def on_this_machine(judge: Judge, answer: Callable[..., Any]) -> None:
     sweep = warmup.sweep(working_sets_bytes=MEASURED, access=["random"], trials=3, save=False, progress=False)
     table = sweep.summary().drop_duplicates("working_set_bytes")
     table = table.sort_values("working_set_bytes", ignore_index=True)
@@ -83,11 +102,19 @@ def check(judge: Judge) -> None:
     told = [c for c in survey.caches(survey.cpus_allowed[-1]) if c.kind != "instruction"]
     within = [c.size_bytes for c in told if 2 * c.size_bytes <= curve.working_set_bytes.max()]
     if not within:
-        judge.remark(f"This machine does not say what caches it has; you found {found} bytes.")
+        judge.remark(f"This machine does not say what caches it has; you found {sizes_of(found)}.")
         return
-    hit = [any(0.5 <= size / cache <= 2 for size in found) for cache in within]
+    visible = shown(curve, within)
+    hit = [size for size in within if any(0.5 <= one / size <= 2 for one in found)]
     judge.expect(
-        any(hit),
-        good=f"on this machine {sum(hit)} of the {len(hit)} caches inside the curve were found.",
-        missing="on this machine's own curve none of its caches was found.",
+        True if hit else False if visible else None,
+        good=f"on this machine {sizes_of(hit)} was found; it says that it has {sizes_of(within)}.",
+        missing=f"on this machine's own curve none of its caches was found, only {sizes_of(found)}.",
+        unclear=f"the curve that was measured now climbs at none of its caches, {sizes_of(within)}.",
     )
+
+
+def sizes_of(some: list[float] | list[int]) -> str:
+    """Sizes as one reads them: 48 KiB and 2 MiB."""
+    words = [f"{size / MIB:.3g} MiB" if size >= MIB else f"{size / KIB:.3g} KiB" for size in some]
+    return " and ".join(words) or "nothing"

@@ -1,97 +1,122 @@
-"""The service under both settings, in turns: in a real group where one can be made, else simulated."""
+"""The service under both settings and without a limit, in turns: in a real group where one can be made."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from statistics import median
-from typing import Any
 
 import numpy as np
 
-from sched_labs import bandwidth, cgroups, lock, machine, placement, workloads
-from sched_labs.experiments.service import calibrate
-from sched_labs.labs import Judge
+from sched_labs.core import lock
+from sched_labs.labs import Judge, compare
+from sched_labs.labs.served import Served, served
+from sched_labs.limits import bandwidth, cgroups
+from sched_labs.topics.cgroup_throttling.service.experiment import calibrate
 
 TODAY = {"threads": 8, "period_us": 100_000, "burst_us": 0}
-BETTER = 0.7
-BATCH, WORK_US, BATCHES_PER_S, SECONDS, TURNS = 8, 4_000, 6, 3, 3
+BETTER = 0.7  # of today's p99
+THE_LIMIT = 0.6  # of today's p99: without a limit it is less, or it is not the limit that makes it slow
+# Seven batches in two seconds: 286 ms apart, so that they meet a period at seven places, evenly.
+BATCH, WORK_US, BATCHES, MS = 16, 4_000, 7, 2_000
+NEEDED_US = BATCH * WORK_US
+AT_ONCE_US = round(1.4 * NEEDED_US)  # what others were promised
+Server = Callable[[dict[str, int], bool], Served]
 
 
-def served(settings: dict[str, Any], loops: int, seed: int) -> tuple[float, int]:
-    """p99 of the latency in ms, and requests that nobody had taken at the end."""
-    arguments = {
-        "--threads": settings["threads"], "--duration-ms": 1000 * SECONDS,
-        "--rate-per-s": BATCH * BATCHES_PER_S, "--batch": BATCH, "--loops": loops, "--seed": seed,
-        "--arrivals": "poisson",
-    }  # fmt: skip
-    words = [str(word) for pair in arguments.items() for word in pair]
-    quota = settings["period_us"] // 2
-    with (
-        cgroups.group(
-            "lab", quota_us=quota, period_us=settings["period_us"], burst_us=settings["burst_us"]
-        ) as group,
-        workloads.start("service", words, deadline_s=60) as service,
-    ):
-        group.add(service.pid)
-        placement.pin(service.tids, machine.survey().cpus_allowed[-2:])
-        records = service.run()
-    latencies = [r["end_ns"] - r["arrival_ns"] for r in records if r.kind == "request" and r["end_ns"] >= 0]
-    waiting = sum(r["waiting"] for r in records if r.kind == "service")
-    return float(np.quantile(latencies, 0.99)) / 1e6, waiting
+def real() -> Server:
+    loops = calibrate(WORK_US)
+
+    def run(settings: dict[str, int], limited: bool) -> Served:
+        limit = {"period_us": settings["period_us"], "burst_us": settings["burst_us"]}
+        return served(
+            loops=loops, threads=settings["threads"], rate_per_s=BATCH * BATCHES * 1000 // MS, batch=BATCH,
+            arrivals="even", duration_ms=MS,
+            **limit | {"quota_us": limit["period_us"] // 2} if limited else {},
+        )  # fmt: skip
+
+    return run
 
 
-def simulated(settings: dict[str, Any], seed: int) -> tuple[float, int]:
-    # As many batches as the rate says, each at any time: so the arrivals of the real service are drawn too.
-    batches = np.sort(np.random.default_rng(seed).uniform(0, 60e6, 60 * BATCHES_PER_S))
+def simulated(settings: dict[str, int], limited: bool) -> Served:
+    period_us = settings["period_us"]
+    apart = 1000 * MS / BATCHES
+    batches = np.repeat(apart * (np.arange(30 * BATCHES) + 0.5), BATCH)  # a minute
     run = bandwidth.replay(
-        settings["period_us"] // 2,
-        settings["period_us"],
-        np.repeat(batches, BATCH),
+        period_us // 2 if limited else 2 * period_us,
+        period_us,
+        batches,
         threads=settings["threads"],
         cpus=2,
-        duration_s=60,
-        burst_us=settings["burst_us"],
+        duration_s=30 * MS / 1000,
+        burst_us=settings["burst_us"] if limited else 0,
         work_us=WORK_US,
     )
-    return run.quantile_us(0.99) / 1000, run.in_flight
+    p50, p99 = run.quantile_us(0.5) / 1000, run.quantile_us(0.99) / 1000
+    return Served(p50, p99, run.nr_throttled, run.nr_periods)
 
 
 def check(judge: Judge) -> None:
     settings = judge.settings("settings.json")
-    mine: dict[str, Any] = {
+    period_us = int(judge.number(settings, "period_us", 10_000, 1_000_000))
+    mine = {
         "threads": int(judge.number(settings, "threads", 1, 16)),
-        "period_us": int(judge.number(settings, "period_us", 10_000, 1_000_000)),
+        "period_us": period_us,
+        "burst_us": int(judge.number(settings, "burst_us", 0, period_us / 2)),
     }
-    mine["burst_us"] = int(judge.number(settings, "burst_us", 0, mine["period_us"] / 2))
-    able, why = cgroups.possible()
-    with lock.machine("the lab's service"):
-        loops = calibrate(WORK_US) if able else 0
-        ours, theirs, left, left_today = [], [], 0, 0
-        for turn in range(TURNS):
-            for settings_now, into in ((TODAY, theirs), (mine, ours)):
-                seed = judge.seed * TURNS + turn + 1
-                tail, waiting = served(settings_now, loops, seed) if able else simulated(settings_now, seed)
-                into.append(tail)
-                if settings_now is mine:
-                    left += waiting
-                else:
-                    left_today += waiting
-    allowed = TURNS * BATCH  # a batch may come shortly before the end of a run
     judge.need(
-        left_today <= allowed,
-        f"this machine had not even half a CPU for the service: under today's settings {left_today} requests "
-        f"were left waiting, and at most {allowed} should be. Check again when it has less to do.",
+        settings.get("predicted_p99_ms") is not None,
+        "predicted_p99_ms is empty. Write down which p99 you expect, in ms, before you see it.",
     )
+    expected = judge.number(settings, "predicted_p99_ms", 1, 10_000)
+    at_once = period_us // 2 + mine["burst_us"]
+    told = (
+        f"your group may take {at_once / 1000:g} ms of CPU time in one go; a batch needs {NEEDED_US / 1000:g}"
+    )
+    judge.expect(
+        at_once <= AT_ONCE_US,
+        good=f"{told}.",
+        missing=f"{told}. Meanwhile the others wait, who were promised {AT_ONCE_US / 1000:g} ms at most.",
+    )
+    able, why = cgroups.possible()
+    if able and mine["burst_us"]:
+        judge.can_tell(cgroups.can_burst(), "this kernel cannot save quota up: that came with Linux 5.14.")
     if not able:
         judge.remark(f"No group with a quota can be made here, so this was simulated: {why}")
-    ratio = median(a / b for a, b in zip(ours, theirs, strict=True))
+    sides = {"today": (TODAY, True), "mine": (mine, True), "free": (mine, False)}
+    runs: dict[str, list[Served]] = {name: [] for name in sides}
+    first = int(judge.rng.integers(len(sides)))
+    with lock.machine("the lab's service") if able else contextlib.nullcontext():
+        serve = real() if able else simulated
+
+        def turn(number: int) -> dict[str, float]:
+            for name in np.roll(list(sides), first + number):
+                runs[name].append(serve(*sides[name]))
+            today = runs["today"][-1].p99_ms
+            return {"mine": runs["mine"][-1].p99_ms / today, "free": runs["free"][-1].p99_ms / today}
+
+        found = compare(turn, at_most={"mine": BETTER, "free": THE_LIMIT})
+    for name, called in (("today", "today"), ("mine", "with your settings"), ("free", "without a limit")):
+        judge.remark(f"{called}: {summary(runs[name])}")
+    judge.remark(f"you predicted a p99 of {expected:g} ms.")
+    told = f"your p99 is {found['mine'].percent} of today's"
+    judge.can_tell(
+        found["free"].holds is True,
+        f"{told}, but without any limit it is {found['free'].percent}: it is not the limit alone that makes "
+        "the service slow now, the machine has other things to do.",
+    )
     judge.expect(
-        ratio <= BETTER,
-        good=f"one request in a hundred took {median(ours):.0f} ms or more, today {median(theirs):.0f} ms.",
-        missing=f"your p99 is {ratio:.0%} of today's. "
+        found["mine"].holds,
+        good=f"{told}.",
+        missing=f"{told}, and at most {BETTER:.0%} should be. "
         "When is the group stopped, and what did it leave unused before?",
+        unclear=f"{told}: that leaves open whether it is {BETTER:.0%} at most.",
     )
-    judge.expect(
-        left <= allowed,
-        good=f"{left} requests were still waiting when the runs ended, of {allowed} that may.",
-        missing=f"{left} requests were still waiting when the runs ended; at most {allowed} may.",
-    )
+
+
+def summary(runs: list[Served]) -> str:
+    """p50 and p99 are medians over the turns; the periods are all of them."""
+    p50, p99 = median(run.p50_ms for run in runs), median(run.p99_ms for run in runs)
+    throttled, periods = sum(run.throttled_periods for run in runs), sum(run.periods for run in runs)
+    counted = f", nr_throttled {throttled} of {periods} periods" if periods else ""
+    return f"p50 {p50:.1f} ms, p99 {p99:.1f} ms{counted}"

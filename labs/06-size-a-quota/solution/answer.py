@@ -1,6 +1,6 @@
 """Try quotas in the simulation until the tail is as it must be, and then add a quarter."""
 
-from sched_labs import bandwidth
+from sched_labs.limits import bandwidth
 
 
 def quota_us(service: dict) -> int:
