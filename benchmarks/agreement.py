@@ -7,7 +7,7 @@ intervals overlap, or they do not.  A measurement and not a test: there is no ta
 What to expect: if an interval covers 95 times in 100, and holds everything that differs between two runs,
 then two of them overlap in more than 99 of 100 comparisons (for normal errors: they are apart where the
 difference is above 2.8 of its own standard deviations).  A share below 97 % on a quiet machine says that
-something differs between runs which is not in the intervals; `sched_labs.experiments.starts` says what is,
+something differs between runs which is not in the intervals; `sched_labs.run.starts` says what is,
 and what is not.  The largest ratio of two medians is that of the numbers that are clear of zero in both runs.
 """
 
@@ -21,9 +21,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from sched_labs.errors import ParameterError, SchedLabError
-from sched_labs.experiments import find
-from sched_labs.experiments.base import PROFILES
+from sched_labs.core.errors import ParameterError, SchedLabError
+from sched_labs.core.registry import find
+from sched_labs.run.base import PROFILES
 
 # What the chapter's two pages run, but for the waits: those are distributions and not numbers.
 CHAPTER = (

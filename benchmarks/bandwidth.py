@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sched_labs import bandwidth, cgroups, service
+from sched_labs import service
+from sched_labs.limits import bandwidth, cgroups
 
 BLOCKS = 15
 TARGET_S, TARGET_POINTS, TARGET_BARS = 0.050, 5, 1

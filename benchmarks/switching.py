@@ -20,9 +20,12 @@ from pathlib import Path
 import numpy as np
 from table import Line, NotMeasurable, ratio_interval, remark_on, show
 
-from sched_labs import lock, placement, workloads
-from sched_labs.errors import SchedLabError
-from sched_labs.experiments import classify, hops
+from sched_labs import workloads
+from sched_labs.core import lock
+from sched_labs.core.errors import SchedLabError
+from sched_labs.steer import placement
+from sched_labs.topics.switching_less.classify import experiment as classify
+from sched_labs.topics.switching_less.hops import experiment as hops
 
 SOURCES = Path(__file__).with_name("peers")
 INCLUDE = Path(workloads.__file__).parent / "src"

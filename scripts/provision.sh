@@ -2,17 +2,19 @@
 # provision.sh - set up a Debian or Ubuntu machine for sched-labs; a second run finds nothing to do.
 #
 #   scripts/provision.sh            install what is missing, after saying what and why
-#   scripts/provision.sh --tests    also what only the tests need
+#   scripts/provision.sh --schedulers   also what compiles and runs schedulers of your own, in guests
+#   scripts/provision.sh --tests    also what only the tests need, and all of that
 #   scripts/provision.sh --check    say what is missing, change nothing
 #   scripts/provision.sh --remove   take away again what this script brought, and only that
-#   scripts/provision.sh --user NAME   who may start the privileged helper (default: who runs this)
+#   scripts/provision.sh --user NAME   who may start the privileged programs (default: who runs this)
 #   scripts/provision.sh --vm PORT  make this machine the reader's virtual machine, whose host forwards PORT;
 #                                   only for a machine that is there for nothing else (see scripts/vm.sh)
 #
 # `make`, the continuous integration and the reader's virtual machine all use this one script.  It brings
 #   - system packages: a C compiler, Python's venv, BCC; their names are kept in /var/lib/sched-labs/packages;
-#   - the privileged helper, in /usr/local/lib/sched-labs, owned by root;
-#   - one rule for sudo, /etc/sudoers.d/sched-labs: that user may start the helper, without arguments, as root.
+#   - the privileged helper, two programs in /usr/local/lib/sched-labs, owned by root (SECURITY.md);
+#   - /var/cache/sched-labs, root's alone, where the helper keeps BPF programs that it has compiled;
+#   - one rule for sudo, /etc/sudoers.d/sched-labs: that user may start either, without arguments, as root.
 # It uses sudo where it is not root.
 #
 # Ends with 0 when everything is in place, 3 when something is still missing (it says what that costs; the book
@@ -24,12 +26,13 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source_folder=$here/../src/sched_labs/probes/helper
 helper_folder=/usr/local/lib/sched-labs
-helper=$helper_folder/sched-labs-probe
+programs=(sched-labs-probe sched-labs-lend)
+kept_folder=/var/cache/sched-labs
 rule_file=/etc/sudoers.d/sched-labs
 state_folder=/var/lib/sched-labs
 package_list=$state_folder/packages
 
-action=install tests=no user='' vm=''
+action=install tests=no schedulers=no user='' vm=''
 original=("$@")
 
 usage() {
@@ -38,7 +41,8 @@ usage() {
 
 while [ $# -gt 0 ]; do
     case $1 in
-        --tests) tests=yes ;;
+        --tests) tests=yes schedulers=yes ;;
+        --schedulers) schedulers=yes ;;
         --check) action=check ;;
         --remove) action=remove ;;
         --user)
@@ -76,7 +80,11 @@ if [ -n "$user" ]; then
     if [ "$uid" -eq 0 ]; then user=; fi
 fi
 # Sudo knows users by number as well; a number has no characters that mean something in a rule.
-[ -z "$user" ] || rule="#$uid ALL=(root) NOPASSWD:NOSETENV: /usr/bin/python3 -I $helper"
+rule_for() { # the user's number
+    local commands
+    printf -v commands "/usr/bin/python3 -I $helper_folder/%s, " "${programs[@]}"
+    say "#$1 ALL=(root) NOPASSWD:NOSETENV: ${commands%, }"
+}
 
 # ---- packages: name, alternative names, what it is for ----------------------------------------------------
 
@@ -92,18 +100,25 @@ LIST
     if [ -n "$user" ]; then
         say 'sudo|lets an ordinary user start the privileged helper, and nothing else'
     fi
-    if [ $tests = yes ]; then
+    if [ $schedulers = yes ]; then
         case $(uname -m) in
-            aarch64) say 'qemu-system-arm|boots other kernels, for their tests' ;;
-            *) say 'qemu-system-x86|boots other kernels, for their tests' ;;
+            aarch64) say 'qemu-system-arm|boots other kernels' ;;
+            *) say 'qemu-system-x86|boots other kernels' ;;
         esac
+        cat <<'LIST'
+clang|compiles schedulers of your own for the kernel
+libbpf1|loads them into a guest
+zstd|unpacks packages of kernels
+LIST
+    fi
+    if [ $tests = yes ]; then
         cat <<'LIST'
 sudo|tests the privileged helper as an ordinary user
 chromium chromium-browser|tests the built pages in a browser
-zstd|unpacks packages of kernels, for their tests
 binutils|strips what the tests' kernels boot with
 linux-perf linux-tools-generic|perf, which the benchmarks compare with
 libbpf-tools|runqlat, which the benchmarks compare with
+rt-tests|cyclictest, which the benchmarks compare with
 libboost-context-dev|Boost's stack switch, which the benchmarks compare with
 libevent-dev|an event loop that the benchmarks compare with
 libuv1-dev|another event loop that the benchmarks compare with
@@ -143,24 +158,31 @@ tell() { # what each line of $1 names is for
 # ---- the helper and its rule ------------------------------------------------------------------------------
 
 helper_files() {
-    (cd "$source_folder" && find sched-labs-probe ./*.c headers -type f)
+    find . -type f \( -name 'sched-labs-*' -o -name '*.py' -o -name '*.[ch]' \)
 }
 
 # Which files there are, what is in them, and whether only root can change them.
 helper_is_current() {
-    [ -d $helper_folder ] &&
+    [ -d $helper_folder ] && [ -d $kept_folder ] &&
         cmp -s <(cd "$source_folder" && helper_files | xargs sha256sum | sort) \
-            <(cd $helper_folder && find sched-labs-probe ./*.c headers -type f -exec sha256sum {} + | sort) &&
+            <(cd $helper_folder && helper_files | xargs -r sha256sum | sort) &&
         [ -z "$(find $helper_folder \( ! -user root -o -perm /022 \) -print -quit)" ]
 }
 
 rule_is_there() {
     [ -z "$user" ] && return 0
     if is_root; then
-        grep -qxF -- "$rule" $rule_file 2>/dev/null
+        grep -qxF -- "$(rule_for "$uid")" $rule_file 2>/dev/null
     else
-        sudo -n -l /usr/bin/python3 -I $helper >/dev/null 2>&1
+        sudo_allows
     fi
+}
+
+sudo_allows() { # what sudo says of both programs; for another user with -U
+    local program
+    for program in "${programs[@]}"; do
+        sudo -n -l "$@" /usr/bin/python3 -I "$helper_folder/$program" >/dev/null 2>&1 || return
+    done
 }
 
 install_helper() {
@@ -169,17 +191,20 @@ install_helper() {
     install -d -o root -g root -m 0755 /usr/local/lib "$new" || return
     while read -r file; do
         mode=0644
-        if [ "$file" = sched-labs-probe ]; then mode=0755; fi
+        if [ "${file%/sched-labs-*}" != "$file" ]; then mode=0755; fi
         install -D -o root -g root -m $mode "$source_folder/$file" "$new/$file" || return
-    done < <(helper_files)
+    done < <(cd "$source_folder" && helper_files)
+    (umask 022 && /usr/bin/python3 -I -m compileall -q "$new") # the programs themselves write nothing there
     find "$new" -type d -exec chmod 0755 {} +
+    rm -rf $kept_folder
+    install -d -o root -g root -m 0700 $kept_folder || return
     if [ -e $helper_folder ]; then mv $helper_folder "$old" || return; fi
     mv "$new" $helper_folder && rm -rf "$old"
 }
 
 # Sudo skips files with a dot in their name, so that the new rules count only once they are checked and moved.
 install_rule() {
-    local new=$rule_file.new
+    local new=$rule_file.new number
     if ! command -v visudo >/dev/null; then
         say "sudo is not installed, so that there is nothing to add a rule to." >&2
         return 1
@@ -190,7 +215,8 @@ install_rule() {
         umask 0337
         {
             say "# Written by scripts/provision.sh of sched-labs; provision.sh --remove takes it away."
-            { grep -v '^#[^0-9]' $rule_file 2>/dev/null; say "$rule"; } | sort -u
+            { sed -n 's/^#\([0-9][0-9]*\) .*/\1/p' $rule_file 2>/dev/null; say "$uid"; } | sort -un |
+                while read -r number; do rule_for "$number"; done
         } >"$new"
     ) || return
     chmod 0440 "$new"
@@ -200,7 +226,7 @@ install_rule() {
         return 1
     fi
     mv "$new" $rule_file || return
-    if ! sudo -n -l -U "$user" /usr/bin/python3 -I $helper >/dev/null 2>&1; then
+    if ! sudo_allows -U "$user"; then
         say "The rule is in place, but sudo does not read /etc/sudoers.d on this machine." >&2
         return 1
     fi
@@ -276,7 +302,7 @@ report_missing() {
         say "  without it an ordinary user sees waits as sums from /proc, not every single wait."
     fi
     if ! rule_is_there; then
-        say "There is no sudo rule for $user: $user cannot start the privileged helper."
+        say "There is no sudo rule for $user: $user cannot start the privileged helper's programs."
     fi
     [ -z "$packages" ] && helper_is_current && rule_is_there
 }
@@ -322,7 +348,7 @@ install_all() {
         install_helper || say "The helper could not be installed." >&2
     fi
     if ! rule_is_there; then
-        say "Allowing $user to start it through sudo, without a password and without arguments ($rule_file)."
+        say "Allowing $user to start its programs through sudo, without a password or arguments ($rule_file)."
         install_rule || say "The rule could not be installed." >&2
     fi
     if report_missing; then
@@ -356,7 +382,7 @@ removable_packages() {
 remove_all() {
     local packages name
     if ! is_root; then
-        if [ ! -e $helper_folder ] && [ ! -e $state_folder ]; then
+        if [ ! -e $helper_folder ] && [ ! -e $kept_folder ] && [ ! -e $state_folder ]; then
             say "There is nothing to remove."
             return 0
         fi
@@ -365,7 +391,8 @@ remove_all() {
         return 3
     fi
     say "Removing the privileged helper and its sudo rule."
-    rm -rf $rule_file $rule_file.new $helper_folder $helper_folder.new $helper_folder.old
+    rm -rf $rule_file $rule_file.new $helper_folder $helper_folder.new $helper_folder.old $kept_folder
+    rm -f /run/sched-labs-{probe,lend}.slots
     if [ -s $package_list ] && has_apt; then
         packages=$(removable_packages)
         if [ -n "$packages" ]; then

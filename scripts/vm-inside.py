@@ -2,6 +2,7 @@
 
     vm-inside.py first,PORT    the doctor, an experiment of each chapter, the server's own kernel
     vm-inside.py second,PORT   after the upgrade of the kernel: the waits are still counted in the kernel
+    vm-inside.py --list first  only name what would be tried
 
 PORT is the port of the host that is forwarded to this machine.
 It runs as root, as whoever logs in may be; every command of the book runs as `reader` all the same.  Each
@@ -21,7 +22,7 @@ import urllib.parse
 import urllib.request
 import uuid
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,26 +46,29 @@ IN_A_PAGE = (
 LONGER = {"runqlat.histogram": ("--set", "duration_s=40")}
 
 
-def main(boot: str, port: str) -> None:
-    attempt("the kernel is not the one that was provisioned", other_kernel)
-    attempt("there is no network", partial(no_network, port))
-    attempt("control groups are of version 2", unified_groups)
-    attempt("the doctor", doctor)
-    attempt("who logs in finds the address", address)
-    if boot == "first":
-        for name in IN_A_TERMINAL:
-            attempt(name, partial(in_a_terminal, name))
-        kernel = Kernel()
-        for name in IN_A_PAGE:
-            attempt(f"{name}, in the server's kernel", partial(in_a_page, kernel, name))
-        attempt("JupyterLab shows a file that a command wrote", partial(shown, kernel))
-        attempt("quota.hog, from a terminal", partial(in_a_terminal, "quota.hog"))
-        attempt("quota.hog, under systemd-run --user --scope", in_a_scope)
-        attempt("quota.hog, in a group that the helper lends", in_a_lent_group)
-    else:
-        attempt("runqlat.histogram", partial(in_a_terminal, "runqlat.histogram"))
-        attempt("the reader's earlier results are there", kept)
-    attempt("nothing is left behind", clean)
+def checks(boot: str, port: str) -> dict[str, Callable[[], str]]:
+    """What is tried, in this order; each says what it found, or raises."""
+    kernel = cache(Kernel)  # started by the first one that uses it
+    begin = {
+        "the kernel is not the one that was provisioned": other_kernel,
+        "there is no network": partial(no_network, port),
+        "control groups are of version 2": unified_groups,
+        "the doctor": doctor,
+        "who logs in finds the address": address,
+    }
+    first = {
+        **{name: partial(in_a_terminal, name) for name in IN_A_TERMINAL},
+        **{f"{name}, in the server's kernel": partial(in_a_page, kernel, name) for name in IN_A_PAGE},
+        "JupyterLab shows a file that a command wrote": partial(shown, kernel),
+        "quota.hog, from a terminal": partial(in_a_terminal, "quota.hog"),
+        "quota.hog, under systemd-run --user --scope": in_a_scope,
+        "quota.hog, in a group that the helper lends": in_a_lent_group,
+    }
+    second = {
+        "runqlat.histogram": partial(in_a_terminal, "runqlat.histogram"),
+        "the reader's earlier results are there": kept,
+    }
+    return {**begin, **(first if boot == "first" else second), "nothing is left behind": clean}
 
 
 def attempt(what: str, try_it: Callable[[], str]) -> None:
@@ -202,7 +206,9 @@ def kept() -> str:
 
 def clean() -> str:
     say_so = command("clean").strip()
-    left = subprocess.run(["pgrep", "-af", "workloads|sched-labs-probe"], capture_output=True, text=True)
+    left = subprocess.run(
+        ["pgrep", "-af", "workloads|sched-labs-(probe|lend)"], capture_output=True, text=True
+    )
     expect(left.returncode == 1, left.stdout)
     return say_so
 
@@ -289,9 +295,10 @@ class Kernel:
             channel.close()
 
 
-def shown(kernel: Kernel) -> str:
+def shown(started: Callable[[], Kernel]) -> str:
     """It can be downloaded there, whether somebody who logs in wrote it or JupyterLab's own terminal."""
     command("progress", "--export", "from-ssh.csv")
+    kernel = started()
     kernel.type("sched-labs progress --export from-terminal.csv")
     for name in ("from-ssh.csv", "from-terminal.csv"):
         found = kernel.ask(f"/api/contents/{name}")["content"]
@@ -299,9 +306,9 @@ def shown(kernel: Kernel) -> str:
     return "both"
 
 
-def in_a_page(kernel: Kernel, name: str) -> str:
+def in_a_page(started: Callable[[], Kernel], name: str) -> str:
     module, _, experiment = name.partition(".")
-    where = kernel.run(
+    where = started().run(
         f"from sched_labs import {module}\n"
         f"result = {module}.{experiment}(profile='tiny')\n"
         f"result.save({str(HOME / name)!r} + '.json')\n"
@@ -310,8 +317,16 @@ def in_a_page(kernel: Kernel, name: str) -> str:
     return f"{measured(name)}, in {where.strip().splitlines()[-1]}"
 
 
-if __name__ == "__main__":
+def main(words: list[str]) -> None:
+    if words[0] == "--list":
+        print(*checks(words[1], ""), sep="\n")
+        return
     os.chdir("/")
-    main(*sys.argv[1].split(","))
+    for what, try_it in checks(*words[0].split(",")).items():
+        attempt(what, try_it)
     os.sync()
     say("over")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

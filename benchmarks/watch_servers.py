@@ -1,0 +1,164 @@
+"""Does `watch` name what was done to a real server?  redis and nginx as Debian has them, under load.
+
+    apt-get install redis-server redis-tools nginx wrk            # or: --root FOLDER, where they are unpacked
+    python benchmarks/watch_servers.py --seeds 5 [--seconds 3]
+
+Each server runs with nothing wrong about it, and with an injected quota, mask, neighbour or real-time thread.
+The load generator is a neighbour as well, so it gets a quarter of a CPU: what it does is no trouble.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import troubles
+from watch import NOT_JUDGED, judged
+
+from sched_labs.limits import cgroups
+from sched_labs.limits.cgroups import Group
+from sched_labs.machine import survey
+from sched_labs.steer import placement
+from sched_labs.watching import looks
+from sched_labs.watching.target import descendants
+
+PORT = 16_379
+NGINX = """
+worker_processes 2;
+daemon off;
+pid nginx.pid;
+error_log stderr;
+events {{ worker_connections 256; }}
+http {{
+  access_log off;
+  client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;
+  server {{ listen 127.0.0.1:{port}; location / {{ return 200 "hello"; }} }}
+}}
+"""
+SERVERS = ("redis", "nginx")
+INJECTED = {"nothing": "nothing", "quota": "quota", "mask": "mask", "rival": "rival", "realtime": "realtime"}
+
+
+class Programs:
+    """Where the servers and their load generators are."""
+
+    def __init__(self, root: Path | None) -> None:
+        folders = [f"{root}/usr/{name}" for name in ("bin", "sbin")] if root else []
+        self.path = os.pathsep.join([*folders, os.environ["PATH"], "/usr/sbin"])
+        self.environment = {"PATH": self.path}
+        if root:
+            libraries = sorted({str(file.parent) for file in root.rglob("*.so*")})
+            self.environment["LD_LIBRARY_PATH"] = os.pathsep.join(libraries)
+
+    def find(self, name: str) -> str:
+        if found := shutil.which(name, path=self.path):
+            return found
+        sys.exit(f"{name} is not here: apt-get install redis-server redis-tools nginx wrk, or --root.")
+
+    @contextlib.contextmanager
+    def running(self, words: list[str], group: Group, folder: str) -> Iterator[int]:
+        process = subprocess.Popen(
+            [self.find(words[0]), *words[1:]],
+            cwd=folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=lambda: group.add(os.getpid()),
+        )
+        try:
+            yield process.pid
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@contextlib.contextmanager
+def serving(programs: Programs, server: str, group: Group, load: Group) -> Iterator[int]:
+    """The server under load; its first process."""
+    with tempfile.TemporaryDirectory() as folder:
+        if server == "redis":
+            words = ["redis-server", "--port", str(PORT), "--save", "", "--daemonize", "no"]
+            asking = ["redis-benchmark", "-p", str(PORT), "-t", "get", "-c", "8", "-n", "100000000", "-q"]
+        else:
+            Path(folder, "nginx.conf").write_text(NGINX.format(port=PORT))
+            words = ["nginx", "-p", folder, "-c", "nginx.conf"]
+            asking = ["wrk", "-t1", "-c8", "-d600", f"http://127.0.0.1:{PORT}/"]
+        with programs.running(words, group, folder) as pid:
+            time.sleep(0.5)
+            with programs.running(asking, load, folder):
+                time.sleep(0.3)
+                yield pid
+
+
+@contextlib.contextmanager
+def injected(trouble: str, draw: random.Random, group: Group, pid: int) -> Iterator[None]:
+    """Something is done to the server that runs."""
+    with contextlib.ExitStack() as stack:
+        cpus = survey().cpus_allowed
+        if trouble == "quota":
+            group.limit(draw.randint(30, 60) * 100, 100_000)
+        elif trouble == "mask":
+            # One CPU for all of it, and a neighbour that may use only this one too: one busy process alone
+            # would not be crowded.
+            cpu = draw.choice(cpus)
+            other = stack.enter_context(troubles.orders(group, "--workers", 2, "--work-us", 5000))
+            threads = [tid for _, tid in looks.threads([pid, *descendants([pid])])]
+            placement.pin([*threads, *other.tids], [cpu])
+            other.go()
+        elif trouble == "rival":
+            other = stack.enter_context(troubles.orders(group, "--workers", 3 * len(cpus), "--work-us", 5000))
+            other.go()
+        elif trouble == "realtime":
+            stack.enter_context(troubles.realtime_threads(draw.randint(3, 8) * 1000))
+        yield
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--root", type=Path, help="where the packages are unpacked (dpkg-deb -x)")
+    parser.add_argument("--only", nargs="+", default=[], metavar="TROUBLE")
+    options = parser.parse_args()
+    if why := troubles.lacking():
+        sys.exit(f"Nothing can be injected here: {why}.")
+    programs = Programs(options.root.resolve() if options.root else None)
+    for server in SERVERS:
+        for trouble, name in INJECTED.items():
+            if options.only and trouble not in options.only:
+                continue
+            seen = Counter(
+                one(programs, server, trouble, seed, options.seconds) for seed in range(options.seeds)
+            )
+            tried = options.seeds - seen[NOT_JUDGED]
+            others = ", ".join(f"{other} {times}" for other, times in seen.most_common() if other != name)
+            print(f"{server:<8}{trouble:<12}{seen[name]:>4} of {tried}  {others}", flush=True)
+    return 0
+
+
+def one(programs: Programs, server: str, trouble: str, seed: int, seconds: float) -> str:
+    """What `watch` said on top of one server with one trouble."""
+    with (
+        troubles.apart() as group,
+        cgroups.group("load", quota_us=25_000, weight=troubles.WEIGHT) as load,
+        serving(programs, server, group, load) as pid,
+        injected(trouble, random.Random(seed), group, pid),
+    ):
+        return judged(pid, seconds, sick=trouble != "nothing", names=(INJECTED[trouble],))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
