@@ -7,26 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from sched_labs.claims import FAILS, HOLDS, UNKNOWN, Claim
-from sched_labs.result import Result
+from sched_labs.claims import FAILS, HOLDS, UNKNOWN, Claim, all_claims
+from sched_labs.testing import constructed
 
 # claim's id, outcome, rows of the constructed summary, what the reason must say
 Case = tuple[str, str, list[dict[str, Any]], str]
-
-
-class Constructed(Result):
-    """A result whose summary was made up; nothing in it was measured."""
-
-    table = pd.DataFrame()
-
-    def summary(self) -> pd.DataFrame:
-        return self.table.copy()
-
-
-def constructed(kind: str, table: pd.DataFrame) -> Constructed:
-    result = Constructed(kind=kind, data=pd.DataFrame(), machine={}, parameters={})
-    result.table = table
-    return result
 
 
 def judged(claim: Claim, case: Case) -> None:
@@ -40,3 +25,16 @@ def without_a_case(claims: Iterable[Claim], cases: Sequence[Case]) -> set[tuple[
     """The (claim, outcome) that no case covers."""
     seen = {(name, outcome) for name, outcome, _, _ in cases}
     return {(claim.id, outcome) for claim in claims for outcome in (HOLDS, FAILS, UNKNOWN)} - seen
+
+
+# Claims that the matrix of the first chapter judges and the chapter on pinning tells of.
+ON_ONE_CPU = ("000-097-turn", "004-022", "004-024")
+
+
+def of(*names: str, but: Sequence[str] = ()) -> list[Claim]:
+    """The claims that these experiments judge, and those with these ids; without some."""
+    return [
+        claim
+        for claim in all_claims()
+        if (claim.kind.partition(".")[0] in names or claim.id in names) and claim.id not in but
+    ]

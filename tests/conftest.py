@@ -1,20 +1,61 @@
-"""What several test modules share: a browser, and the real book, built once for the whole session."""
+"""What several test modules share: a tiny run of each experiment, a browser, the real book."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sched_labs import lock
+from sched_labs.core import lock, registry
+from sched_labs.core.errors import SchedLabError
+from sched_labs.core.result import Result
+from sched_labs.testing import Watched, watched
+
+BUILD_S = 2400  # for all chapters, beside other programs
+# Which files need what takes minutes; the rest is what everybody runs.
+_TAKE_LONG = {
+    "guests": ("test_kernels_live", "test_kernels_throttling", "test_schedulers_guests"),
+    "pages": ("test_book", "test_book_server", "test_demo", "test_pages"),
+    "labs": ("test_labs", "test_labs_answers", "test_watch_troubles"),
+    "system": (
+        "test_faults",
+        "test_lent_groups",
+        "test_probe_users",
+        "test_provision",
+        "test_vm",
+        "test_watch_troubles",
+        "test_wheel",
+    ),
+}
+_ONE_GUEST = "test_a_guest_that_has_booted_once_is_not_booted_again"  # for everybody, too
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark, files in _TAKE_LONG.items():
+            if item.path.stem in files and item.name != _ONE_GUEST:
+                item.add_marker(mark)
+
 
 ROOT = Path(__file__).resolve().parents[1]
+_APART = ("unshare", "-n")
+
+if sys.dont_write_bytecode:
+    # Containers often forbid it: every program that a test starts would compile pandas anew, in two seconds.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(ROOT / ".pytest_cache" / "bytecode")
+    sys.dont_write_bytecode = False
+
 _FLAGS = (
     "--no-sandbox",  # as root Chromium has none
     "--disable-gpu",
@@ -24,6 +65,16 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+
+
+def pytest_configure() -> None:
+    """Let signals end the tests and the programs that they start.
+
+    A script that puts the suite in the background has it ignore SIGINT, nohup has it ignore SIGHUP, and a
+    program inherits that.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
@@ -39,24 +90,74 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-@pytest.fixture(scope="module")
-def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A machine lock of this module's own: whatever else is measuring, its tests need not wait.
+@contextlib.contextmanager
+def locked_apart(folder: Path) -> Iterator[None]:
+    """A machine lock of one's own, in `folder`: whatever else is measuring, nobody has to wait.
 
     For tests that time how a run ends, and for runs whose numbers nobody looks at.
     """
-    place = tmp_path_factory.mktemp("lock")
-    place.chmod(0o1777)
+    folder.chmod(0o1777)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lock, "_PLACES", (place,))
+        patch.setattr(lock, "_PLACES", (folder,))
         yield
 
 
-def run_book(*arguments: str, data: Path, timeout: float = 900) -> subprocess.CompletedProcess[str]:
-    """Run `python -m sched_labs.book` with a data folder of its own."""
+@pytest.fixture(scope="module")
+def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A machine lock of this module's own, see `locked_apart`."""
+    with locked_apart(tmp_path_factory.mktemp("lock")):
+        yield
+
+
+@pytest.fixture(scope="session")
+def tiny_watched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Watched]:
+    """A live run of an experiment in its tiny profile and what it left, one for the whole session."""
+
+    @functools.cache
+    def run(kind: str) -> Watched:
+        with locked_apart(tmp_path_factory.mktemp("lock")):
+            try:
+                return watched(registry.find(kind))
+            except SchedLabError as error:
+                if not error.lacking:
+                    raise
+                pytest.skip(f"this machine lacks what {kind} needs: {error.what}")
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_watched: Callable[[str], Watched]) -> Callable[[str], Result]:
+    """The result of that run: change nothing in it."""
+    return lambda kind: tiny_watched(registry.entry(kind).kind).result
+
+
+def apart(folder: Path) -> dict[str, str]:
+    """What the environment of a program says so that it, and all it starts, keep data and lock in `folder`.
+
+    For programs whose numbers nobody looks at: whatever else is measuring, they need not wait.
+    """
+    (folder / "lock").mkdir(parents=True, exist_ok=True)
+    (folder / "lock").chmod(0o1777)
+    (folder / "sitecustomize.py").write_text(
+        "from contextlib import suppress\n"
+        "from pathlib import Path\n"
+        "with suppress(ImportError):  # a Python that does not have the package\n"
+        "    from sched_labs.core import lock\n"
+        f"    lock._PLACES = (Path({str(folder / 'lock')!r}),)\n",
+        encoding="utf-8",
+    )
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    return {"XDG_DATA_HOME": str(folder), "PYTHONPATH": path}
+
+
+def run_book(
+    *arguments: str, data: Path, timeout: float = 900, within: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m sched_labs.book` apart, in the folder `data`; `within` goes before its words."""
     return subprocess.run(
-        [sys.executable, "-m", "sched_labs.book", *arguments],
-        env={**os.environ, "XDG_DATA_HOME": str(data)},
+        [*within, sys.executable, "-m", "sched_labs.book", *arguments],
+        env={**os.environ, **apart(data)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -65,17 +166,56 @@ def run_book(*arguments: str, data: Path, timeout: float = 900) -> subprocess.Co
     )
 
 
-def lay_checkout(folder: Path) -> Path:
-    """Copy what a book is built from, without its chapters, to `folder`; its contents name the first one."""
+def lay_checkout(folder: Path, *chapters: str) -> Path:
+    """Copy what a book is built from to `folder`, but no chapter; its contents name these, or the first."""
     folder.mkdir()
     shutil.copy(ROOT / "_config.yml", folder / "_config.yml")
     contents = (ROOT / "_toc.yml").read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in contents if "notebooks/" not in line or "notebooks/01-" in line]
+    named = [f"notebooks/{name}\n" for name in chapters or ("01-context-switch",)]
+    kept = [line for line in contents if "notebooks/" not in line or line.endswith(tuple(named))]
     (folder / "_toc.yml").write_text("".join(kept), encoding="utf-8")
     shutil.copytree(ROOT / "book", folder / "book", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "labs", folder / "labs", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "notebooks").mkdir()
     return folder
+
+
+@dataclass(frozen=True)
+class SmallBook:
+    """The front pages and labs with four short chapters, the third of which fails: tests/small_book.
+
+    network   why it was not built without one; empty where it was
+    """
+
+    root: Path
+    data: Path
+    built: subprocess.CompletedProcess[str]
+    network: str
+
+
+@pytest.fixture(scope="session")
+def small_book(tmp_path_factory: pytest.TempPathFactory) -> SmallBook:
+    """Built once for all that look at a built book, without a network where this user may go without."""
+    folder = tmp_path_factory.mktemp("small")
+    chapters = Path(__file__).with_name("small_book")
+    root = lay_checkout(folder / "book", *(path.stem for path in chapters.iterdir()))
+    shutil.copytree(chapters, root / "notebooks", dirs_exist_ok=True)
+    network = _network()
+    within = [] if network else [*_APART, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    built = run_book("build", "--root", str(root), "--profile", "tiny", data=folder / "data", within=within)
+    assert f"pages: {root / '_build/html'}" in built.stdout, (
+        f"the book does not build:\n{built.stdout}\n{built.stderr}"
+    )
+    return SmallBook(root, folder / "data", built, network)
+
+
+def _network() -> str:
+    """Why a program cannot be started without a network; empty where it can."""
+    if shutil.which("unshare") is None or subprocess.run([*_APART, "true"], check=False).returncode != 0:
+        return "this user may not make a network namespace"
+    if shutil.which("ip") is None:
+        return "there is no `ip` to raise the loopback interface, which the notebook's kernel needs"
+    return ""
 
 
 @pytest.fixture(scope="session")
@@ -88,6 +228,7 @@ def real_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "notebooks", checkout / "notebooks", dirs_exist_ok=True)
     shutil.copy(ROOT / "_toc.yml", checkout / "_toc.yml")
     profile = os.environ.get("SCHED_LABS_PROFILE", "tiny")
-    done = run_book("build", "--root", str(checkout), "--profile", profile, data=checkout.parent / "data")
+    words = ("build", "--root", str(checkout), "--profile", profile)
+    done = run_book(*words, data=checkout.parent / "data", timeout=BUILD_S)
     assert done.returncode == 0, f"the book does not build:\n{done.stdout}\n{done.stderr}"
     return checkout / "_build"

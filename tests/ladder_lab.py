@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sched_labs import lock
+from sched_labs.core import lock
 
 KIB, MIB = 1 << 10, 1 << 20
 MACHINE = {

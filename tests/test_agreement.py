@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import experiments
-from sched_labs.result import recorded
+from sched_labs.core import registry
+from sched_labs.core.result import recorded
 
 PROGRAM = Path(__file__).resolve().parents[1] / "benchmarks" / "agreement.py"
 
@@ -50,7 +50,7 @@ def test_a_number_without_an_interval_is_not_compared(agreement: ModuleType) -> 
 
 
 def test_every_experiment_of_the_chapter_has_numbers_to_compare(agreement: ModuleType) -> None:
-    assert set(agreement.CHAPTER) <= set(experiments.names())
+    assert set(agreement.CHAPTER) <= set(registry.names())
     for name in agreement.CHAPTER:
         kept = recorded(name)
         assert kept, name

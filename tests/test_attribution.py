@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from sched_labs.errors import ParameterError
-from sched_labs.experiments import attribution as experiment
-from sched_labs.experiments import find
-from sched_labs.figures import causes
+from sched_labs.core.errors import ParameterError
+from sched_labs.core.registry import find
+from sched_labs.core.result import Result, load
 from sched_labs.probes import runqlat
-from sched_labs.probes.attribution import OCCUPANTS
-from sched_labs.result import Result, load
+from sched_labs.probes.waits import OCCUPANTS
+from sched_labs.topics.scheduler_latency.attribution import experiment
+from sched_labs.topics.scheduler_latency.attribution import figure as causes
 
 HERE = runqlat.available()
 with_bpf = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HERE.why}")
@@ -27,11 +28,11 @@ def measured(**parameters: object) -> Result:
 
 
 @with_bpf
-def test_every_nanosecond_has_an_owner(tmp_path: Path) -> None:
-    result = measured()
+def test_every_nanosecond_has_an_owner(tiny: Callable[[str], Result], tmp_path: Path) -> None:
+    result = tiny("attribution.waits")
     assert find("attribution.waits") is experiment.waits
-    assert result.parameters["instrument"] == "bpf"
-    counted = pd.DataFrame(result.parameters["trials_counted"]).set_index(["trial", "condition"])
+    assert result.facts["instrument"] == "bpf"
+    counted = result.tables["trials_counted"].set_index(["trial", "condition"])
     assert set(counted.index.get_level_values("condition")) == set(experiment.CONDITIONS)
     parts = result.data.groupby(["trial", "condition"])["part_ns"].sum()
     assert parts.to_dict() == counted["wait_ns"].to_dict()  # exactly
@@ -66,7 +67,7 @@ def test_without_bpf_only_the_sum_is_known(monkeypatch: pytest.MonkeyPatch) -> N
         runqlat, "available", lambda: runqlat.Availability(False, "There is none.", "Get one.")
     )
     result = measured(duration_s=0.2)
-    assert result.parameters["instrument"] == "schedstat"
+    assert result.facts["instrument"] == "schedstat"
     missing = [note.text for note in result.notes if note.level == "missing"]
     assert any("There is none." in text and "Get one." in text for text in missing)
     assert set(result.data["occupied_by"]) == {"unattributed"}
@@ -98,8 +99,8 @@ def test_what_no_run_could_use_is_refused(wrong: dict[str, object]) -> None:
 
 
 def test_counts_that_disagree_are_flagged() -> None:
-    from sched_labs.experiments.base import Run
     from sched_labs.probes.waits import Waits
+    from sched_labs.run.base import Run
     from sched_labs.workloads import Record
 
     records = [
@@ -111,6 +112,6 @@ def test_counts_that_disagree_are_flagged() -> None:
         experiment._check_counts(run, Waits({"wakeup": {100: total}}, 6, 10**9), records)
         assert any(note.level == "flag" for note in run.notes) == flagged
     run = Run("attribution.waits", "tiny", progress=False)
-    run.parameters["trials_counted"] = [{"waits": 100, "lost": 5}]
+    run.tables["trials_counted"] = [{"waits": 100, "lost": 5}]
     experiment._check_lost(run)
     assert any("could not count 5" in note.text for note in run.notes)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sched_labs import bandwidth
-from sched_labs.errors import ParameterError
+from sched_labs.core.errors import ParameterError
+from sched_labs.limits import bandwidth
 
 MS = 1000.0
 
@@ -155,6 +155,16 @@ def test_burst_carries_over_what_an_idle_period_left() -> None:
     assert burst.latency_us[1:].tolist() == [10 * MS, 20 * MS, 30 * MS, 110 * MS, 120 * MS]
     assert (without.nr_bursts, burst.nr_bursts) == (0, 1)
     assert burst.burst_us == pytest.approx(10 * MS, abs=MS)
+
+
+def test_the_timer_fills_the_burst_up_once_more_before_it_stops() -> None:
+    # do_sched_cfs_period_timer() refills before it looks whether the group was idle (kernel/sched/fair.c,
+    # from 5.14): so 15 ms every third period go through in one piece, on a quota of 10 ms and as much burst.
+    at = [300 * MS * number for number in range(6)]
+    options: dict[str, Any] = {"threads": 1, "cpus": 1, "work_us": 15 * MS, "duration_s": 2}
+    run = bandwidth.replay(10 * MS, 100 * MS, at, burst_us=10 * MS, **options)
+    assert run.latency_us.tolist() == [15 * MS] * 6
+    assert run.nr_throttled == 0
 
 
 def test_a_run_queue_that_falls_idle_keeps_one_millisecond_and_gives_the_rest_back() -> None:

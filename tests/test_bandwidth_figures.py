@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import bandwidth, figures
-from sched_labs.errors import ParameterError, ResultError
+from sched_labs import draw as figures
+from sched_labs.core.errors import ParameterError, ResultError
+from sched_labs.limits import bandwidth
 
 MS = 1000.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,44 +16,23 @@ from typing import Any
 
 import nbformat
 import pytest
-from conftest import ROOT, lay_checkout, run_book
+from conftest import ROOT, SmallBook, apart, run_book
 
 from sched_labs.book import pages
 from sched_labs.book.chapters import Chapter, chapters, checkout
 from sched_labs.book.measure import fingerprint
 from sched_labs.book.progress import Follower, Terminal
-from sched_labs.errors import SchedLabError
+from sched_labs.core.errors import SchedLabError
 
-HEADER = """---
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
-kernelspec:
-  display_name: Python 3 (ipykernel)
-  language: python
-  name: python3
----
-
+SMALL = Path(__file__).with_name("small_book")
+GOOD = (SMALL / "02-latency-ladder.md").read_text(encoding="utf-8")
+BAD = (SMALL / "03-scheduler-latency.md").read_text(encoding="utf-8")
+HEADER = GOOD.partition("# ")[0]
+CONTENTS = """format: jb-book
+root: book/intro
+chapters:
+  - file: notebooks/01-context-switch
 """
-
-GOOD = (
-    HEADER
-    + """# A chapter
-
-$$a \\le \\frac{1}{2}$$
-
-```{code-cell} ipython3
-import json, os, pathlib
-with open(os.environ["SCHED_LABS_PROGRESS"], "a") as file:
-    print(json.dumps({"experiment": "sample", "done": 1, "total": 2, "label": "half"}), file=file)
-print("profile", os.environ["SCHED_LABS_PROFILE"])
-pathlib.Path("dropped").touch()
-```
-"""
-)
-
-BAD = GOOD + "\n```{code-cell} ipython3\nraise ValueError('this cell is meant to fail')\n```\n"
 
 
 def write_chapter(root: Path, text: str) -> None:
@@ -62,85 +42,137 @@ def write_chapter(root: Path, text: str) -> None:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Path:
-    root = lay_checkout(tmp_path / "book")
+    """A book of one page and one chapter."""
+    root = tmp_path / "book"
+    for folder in ("_ext", "_static"):
+        shutil.copytree(ROOT / "book" / folder, root / "book" / folder)
+    shutil.copy(ROOT / "_config.yml", root)
+    (root / "_toc.yml").write_text(CONTENTS, encoding="utf-8")
+    (root / "book" / "intro.md").write_text("# A book\n", encoding="utf-8")
+    (root / "notebooks").mkdir()
     write_chapter(root, GOOD)
     return root
 
 
-def test_a_chapter_is_run_and_its_outputs_reach_the_page(book: Path, tmp_path: Path) -> None:
-    done = run_book("build", "--root", str(book), "--profile", "tiny", data=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    page = (book / "_build/html/notebooks/01-context-switch.html").read_text(encoding="utf-8")
+def build(root: Path, *options: str, data: Path) -> subprocess.CompletedProcess[str]:
+    return run_book("build", "--root", str(root), "--profile", "tiny", *options, data=data)
+
+
+# ---- a book that Sphinx made ----
+
+
+def test_a_chapter_is_run_and_its_outputs_reach_the_page(small_book: SmallBook) -> None:
+    root = small_book.root
+    page = (root / "_build/html/notebooks/02-latency-ladder.html").read_text(encoding="utf-8")
     assert "profile tiny" in page
     assert "<mfrac>" in page, "mathematics is MathML"
     # Whatever a cell drops lands in _build; the sources are as they were.
-    assert not list(book.rglob("notebooks/dropped")) and (book / "_build/run/dropped").exists()
-    assert sorted(p.name for p in (book / "notebooks").iterdir()) == ["01-context-switch.md"]
+    assert not list(root.rglob("notebooks/dropped")) and (root / "_build/run/dropped").exists()
+    assert {p.name: p.read_bytes() for p in (root / "notebooks").iterdir()} == {
+        p.name: p.read_bytes() for p in SMALL.iterdir()
+    }
 
-    again = run_book("build", "--root", str(book), "--profile", "tiny", data=tmp_path)
+
+def test_a_failing_cell_fails_the_build_whose_pages_show_how_far_it_came(small_book: SmallBook) -> None:
+    said = small_book.built.stdout
+    assert small_book.built.returncode == 1
+    assert "notebooks/03-scheduler-latency: cell 2 failed" in said and said.count(" failed") == 1
+    assert "this cell is meant to fail" in said
+    page = (small_book.root / "_build/html/notebooks/03-scheduler-latency.html").read_text(encoding="utf-8")
+    assert "profile tiny" in page
+
+
+def test_the_book_builds_without_a_network(small_book: SmallBook) -> None:
+    if small_book.network:
+        pytest.skip(small_book.network)
+    assert (small_book.root / "_build/html/book/intro.html").is_file()
+
+
+def test_a_link_to_nowhere_and_unknown_tex_fail_the_build(book: Path, tmp_path: Path) -> None:
+    wrong = "# A page\n\n[there is no such page](nowhere.md)\n\n$\\nosuchcommand{x}$\n"
+    (book / "book" / "intro.md").write_text(wrong, encoding="utf-8")
+    done = build(book, data=tmp_path)
+    assert done.returncode == 1, done.stdout
+    named = [line for line in done.stdout.splitlines() if "intro.md" in line]
+    for cause in ("nowhere.md", "nosuchcommand"):
+        assert any(cause in line for line in named), done.stdout
+    assert not (book / "_build/html").exists()
+
+
+# ---- what is built when ----
+
+
+@pytest.fixture
+def no_sphinx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages are made by a stand-in, which takes their texts as they are."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).with_name("no_sphinx")))
+
+
+@pytest.mark.usefixtures("no_sphinx")
+def test_only_what_has_changed_is_measured_and_built_again(book: Path, tmp_path: Path) -> None:
+    done = build(book, data=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = book / "_build/html/notebooks/01-context-switch.html"
+    assert "profile tiny" in page.read_text(encoding="utf-8")
+
+    again = build(book, data=tmp_path)
     assert again.returncode == 0 and "kept" in again.stdout and "nothing changed" in again.stdout
-    fresh = run_book("build", "--root", str(book), "--profile", "tiny", "--fresh", data=tmp_path)
+    fresh = build(book, "--fresh", data=tmp_path)
     assert "measuring" in fresh.stdout and "building" in fresh.stdout
 
     # A text changes: the pages are made anew, the chapter is not measured again, and no old file stays.
     (book / "_build/html/left-over.html").touch()
     with (book / "book/intro.md").open("a", encoding="utf-8") as intro:
         intro.write("\nAnother sentence.\n")
-    text = run_book("build", "--root", str(book), "--profile", "tiny", data=tmp_path)
+    text = build(book, data=tmp_path)
     assert text.returncode == 0 and "kept" in text.stdout and "pages: building" in text.stdout
     assert "Another sentence." in (book / "_build/html/book/intro.html").read_text(encoding="utf-8")
     assert not (book / "_build/html/left-over.html").exists()
 
 
-def test_a_failing_cell_fails_the_build_is_named_and_is_tried_again(book: Path, tmp_path: Path) -> None:
+def test_right_answers_are_in_the_instructors_book_alone(book: Path, tmp_path: Path) -> None:
+    # An answer that the notes on a lab name and no sheet does; every page and the search of each book.
+    lab = book / "labs" / "07-remove-a-p99"
+    shutil.copytree(ROOT / "labs" / lab.name, lab)
+    files = ("notebooks/01-context-switch", f"labs/{lab.name}/sheet")
+    listed = {"caption": "All", "chapters": [{"file": file} for file in files]}
+    contents = {"format": "jb-book", "root": "book/intro", "parts": [listed]}
+    (book / "_toc.yml").write_text(json.dumps(contents), encoding="utf-8")
+    (book / "book" / "instructors.md").write_text("# For instructors\n", encoding="utf-8")
+    answer = "a burst of 18 to 39 ms"
+    assert answer in (lab / "instructor.md").read_text() and answer not in (lab / "sheet.md").read_text()
+    write_chapter(book, GOOD + "\n## The order of diagnosis\n\nAsk, then look.\n")
+    for edition, has in ((), False), (("--instructors",), True):
+        done = run_book("build", *edition, "--root", str(book), "--profile", "tiny", data=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        pages = book / "_build" / ("instructors" if has else "html")
+        assert str(pages) in done.stdout
+        texts = {path.relative_to(pages): path.read_text(encoding="utf-8") for path in pages.rglob("*.html")}
+        assert any(answer in text for text in texts.values()) == has
+        assert any("instructor" in str(path) for path in texts) == has
+        index = (pages / "searchindex.js").read_text(encoding="utf-8")
+        assert (f"labs/{lab.name}/instructor" in index) == has
+        assert ("For instructors" in texts[Path("book/intro.html")]) == has
+        # The sheet leads to the section, which is there.
+        sheet = texts[Path("labs") / lab.name / "sheet.html"]
+        assert 'href="../../notebooks/01-context-switch.html#the-order-of-diagnosis"' in sheet
+        assert 'id="the-order-of-diagnosis"' in texts[Path("notebooks/01-context-switch.html")]
+        # Hints are folded away until the reader opens them.
+        article = sheet.partition("<article")[2]  # the margin has folds of its own
+        assert article.count("<details>") == len(re.findall(r"<details>\s*<summary>", article)) == 2
+
+
+@pytest.mark.usefixtures("no_sphinx")
+def test_a_chapter_that_failed_is_tried_again(book: Path, tmp_path: Path) -> None:
     write_chapter(book, BAD)
     for _ in range(2):
-        done = run_book("build", "--root", str(book), "--profile", "tiny", data=tmp_path)
+        done = build(book, data=tmp_path)
         assert done.returncode == 1
         assert "cell 2 failed" in done.stdout and "this cell is meant to fail" in done.stdout
         assert "measuring" in done.stdout, "a failed chapter never counts as done"
     assert "profile tiny" in (book / "_build/html/notebooks/01-context-switch.html").read_text(
         encoding="utf-8"
     )
-
-
-def test_a_link_to_nowhere_and_unknown_tex_fail_the_build(book: Path, tmp_path: Path) -> None:
-    for text in ("[there is no such page](nowhere.md)", "$\\nosuchcommand{x}$"):
-        shutil.copy(ROOT / "book" / "intro.md", book / "book" / "intro.md")
-        with (book / "book" / "intro.md").open("a", encoding="utf-8") as intro:
-            intro.write(f"\n{text}\n")
-        done = run_book("build", "--root", str(book), "--profile", "tiny", data=tmp_path)
-        assert done.returncode == 1 and "intro.md" in done.stdout, done.stdout
-
-
-def test_the_book_builds_without_a_network(book: Path, tmp_path: Path) -> None:
-    without = ["unshare", "-n", "sh", "-c", 'ip link set lo up 2>/dev/null; exec "$@"', "sh"]
-    if (
-        shutil.which("unshare") is None
-        or subprocess.run(["unshare", "-n", "true"], check=False).returncode != 0
-    ):
-        pytest.skip("this user may not make a network namespace")
-    if shutil.which("ip") is None:
-        pytest.skip("there is no `ip` to raise the loopback interface, which the notebook's kernel needs")
-    done = subprocess.run(
-        [
-            *without,
-            sys.executable,
-            "-m",
-            "sched_labs.book",
-            "build",
-            "--root",
-            str(book),
-            "--profile",
-            "tiny",
-        ],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_what_a_chapter_is_measured_from_decides_whether_it_is_measured_again(tmp_path: Path) -> None:
@@ -210,7 +242,7 @@ def test_progress_is_shown_on_one_line_and_a_torn_line_waits_for_its_end(tmp_pat
             time.sleep(0.5)
             assert "warmup" not in follower.line() and "cell 4 of 9" in follower.line()
             out.write(whole[20:] + "\n")
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while "3/12" not in screen.getvalue() and time.monotonic() < deadline:
             time.sleep(0.05)
         assert "warmup.sweep  █████░░░░░░░░░░░░░░░  3/12  64 KiB" in follower.line()
@@ -265,7 +297,7 @@ finally:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
+        env={**os.environ, **apart(tmp_path)},
     )
     deadline = time.monotonic() + 60
     while not (said.exists() and said.read_text()) and time.monotonic() < deadline:

@@ -13,11 +13,12 @@ from claim_cases import constructed
 from conftest import ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from sched_labs import claims, claims_kernels
+from sched_labs import claims
 from sched_labs.book import command, generated
 from sched_labs.book.chapters import Chapter, Checkout, checkout
-from sched_labs.errors import SchedLabError
-from sched_labs.result import Result, recorded
+from sched_labs.core.errors import SchedLabError
+from sched_labs.core.result import Result, recorded
+from sched_labs.kernels import claims as claims_kernels
 
 FRONT = sorted((ROOT / "book").glob("*.md"))
 
@@ -108,16 +109,21 @@ def test_verdicts_come_from_the_newest_run_the_recorded_one_or_nobody(
 
     kinds = ("one.here", "one.recorded", "one.nowhere")
     made = [claims.Claim(kind, f"About {kind}.", "nobody", kind, check("for a reason")) for kind in kinds]
-    monkeypatch.setattr(claims, "CLAIMS", made)
-    monkeypatch.setattr("sched_labs.experiments.find", _experiment)
-    monkeypatch.setattr("sched_labs.result.latest", lambda kind: _run(kind) if kind == kinds[0] else None)
-    monkeypatch.setattr("sched_labs.result.recorded", lambda kind: _run(kind) if kind == kinds[1] else None)
+    monkeypatch.setattr(claims, "all_claims", lambda: made)
+    monkeypatch.setattr("sched_labs.core.registry.find", _experiment)
+    monkeypatch.setattr(
+        "sched_labs.core.result.latest", lambda kind: _run(kind) if kind == kinds[0] else None
+    )
+    monkeypatch.setattr(
+        "sched_labs.core.result.recorded", lambda kind: _run(kind) if kind == kinds[1] else None
+    )
     text = generated.fill("<!-- sched-labs: verdicts -->", generated.Material(*book))
     assert [text.count(line) for line in ("Measured here", "Recorded on another machine")] == [1, 1]
     assert text.index("one.here") < text.index("one.recorded") < text.index("Not judged here")
     assert "| About one.nowhere. | nobody | Nobody has run its experiment. |" in text
     assert text.count("for a reason") == 2
-    assert text.count("<p>Do this &amp; that, and look.</p>") == 2, "what its experiment does"
+    assert text.count("<summary>Do this &amp; that, and look. <small>1 judged") == 2, "what it does"
+    assert "<strong>2 sentences: 2 holds here.</strong>" in text
 
 
 def test_a_saved_run_with_other_columns_gives_way_to_the_recorded_one(
@@ -128,8 +134,9 @@ def test_a_saved_run_with_other_columns_gives_way_to_the_recorded_one(
     held = recorded("bursts.spacing")
     assert held
     old = dataclasses.replace(held, data=held.data.rename(columns={"trial": "run"}))
-    monkeypatch.setattr(claims, "CLAIMS", [claim for claim in claims.CLAIMS if claim.kind == held.kind])
-    monkeypatch.setattr("sched_labs.result.latest", lambda kind: old)
+    own = [claim for claim in claims.all_claims() if claim.kind == held.kind]
+    monkeypatch.setattr(claims, "all_claims", lambda: own)
+    monkeypatch.setattr("sched_labs.core.result.latest", lambda kind: old)
     text = generated.fill("<!-- sched-labs: verdicts -->", generated.Material(*book))
     assert "Recorded on another machine" in text and "Measured here" not in text
     assert "measure it again" in capsys.readouterr().out
@@ -148,9 +155,10 @@ def test_a_check_that_breaks_is_named_and_costs_no_other_verdict(
         claims.Claim("000-901", "This one breaks.", "nobody", "one.here", broken),
         claims.Claim("000-902", "This one holds.", "nobody", "one.here", sound),
     ]
-    monkeypatch.setattr(claims, "CLAIMS", made)
-    monkeypatch.setattr("sched_labs.experiments.find", _experiment)
-    monkeypatch.setattr("sched_labs.result.latest", _run)
+    monkeypatch.setattr(claims, "all_claims", lambda: made)
+    monkeypatch.setattr("sched_labs.core.registry.claims_about", lambda kind: made)
+    monkeypatch.setattr("sched_labs.core.registry.find", _experiment)
+    monkeypatch.setattr("sched_labs.core.result.latest", _run)
     made_from = generated.Material(*book)
     text = generated.fill("<!-- sched-labs: verdicts -->", made_from)
     assert (
@@ -168,7 +176,7 @@ def test_a_check_that_breaks_fails_the_build_whose_pages_are_there(monkeypatch: 
     monkeypatch.setattr(command, "_introduce", lambda terminal: None)
     monkeypatch.setattr(command.Terminal, "say", lambda self, text: said.append(text))
     for broken, status in (([], 0), (["The check of the claim 000-901 broke."], 1)):
-        monkeypatch.setattr(command.pages, "build", lambda *given, broken=broken: broken)
+        monkeypatch.setattr(command.pages, "build", lambda *given, broken=broken, **options: broken)
         assert command.main(["build", "--root", str(ROOT)]) == status
     assert any("000-901" in text for text in said) and said[-1].startswith("pages: ")
 
@@ -195,7 +203,7 @@ def test_the_ledger_is_whole_and_leaves_out_what_an_experiment_judges() -> None:
     entries = generated.ledger(book)
     assert len({entry["topic"] for entry in entries}) >= 5
     text = generated.fill("<!-- sched-labs: ledger -->", generated.Material(book, []))
-    judged = {claim.id for claim in claims.CLAIMS} | {claim.id for claim in claims_kernels.CLAIMS}
+    judged = {claim.id for claim in claims.all_claims()} | {claim.id for claim in claims_kernels.CLAIMS}
     for entry in entries:
         assert (f">{entry['id']}, " in text) == (entry["id"] not in judged)
         assert all(entry.values())
@@ -216,3 +224,17 @@ def test_a_damaged_ledger_is_refused(book: tuple[Checkout, list[Chapter]], text:
     (book[0].root / "book" / "ledger.yml").write_text(text, encoding="utf-8")
     with pytest.raises(SchedLabError, match=said):
         generated.ledger(book[0])
+
+
+def test_the_glossary_is_told_in_short() -> None:
+    from sched_labs.book import glossary
+
+    text = (
+        "**Hog.**\nIt computes, see [the `tick`](x.md).\nIt never sleeps.\nMore.\n\n**A, B** (`c`).\nBoth.\n"
+    )
+    assert glossary.terms(text) == {
+        "Hog": "It computes, see the tick. It never sleeps.",
+        "A": "Both.",
+        "B": "Both.",
+    }
+    assert glossary.script(text).startswith("window.schedLabsGlossary = {")

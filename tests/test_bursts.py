@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from sched_labs import figures, workloads
-from sched_labs.errors import ParameterError
-from sched_labs.experiments import bursts, find
-from sched_labs.result import Result
+from sched_labs import draw as figures
+from sched_labs import workloads
+from sched_labs.core.errors import ParameterError
+from sched_labs.core.registry import find
+from sched_labs.core.result import Result
 
 KIB = 1024
 LINES = 256 * KIB // 64
@@ -18,8 +20,8 @@ PARAMETERS = {"working_set_bytes": 256 * KIB, "line_bytes": 64}
 
 
 @pytest.fixture(scope="module")
-def live(own_lock: None) -> Result:
-    return bursts.spacing(profile="tiny", save=False, progress=False)
+def live(tiny: Callable[[str], Result]) -> Result:
+    return tiny("bursts.spacing")
 
 
 def pattern(burst: int, rounds: float, extra: float, *, alone: float = 15_000.0) -> list[dict[str, Any]]:

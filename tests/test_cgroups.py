@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from sched_labs import cgroups, kernels
-from sched_labs.cgroups import Counted, Group, Limit
-from sched_labs.errors import ParameterError, PlacementError
+from sched_labs import kernels
+from sched_labs.core.errors import ParameterError, PlacementError
 from sched_labs.kernels.errors import PackageError, QemuError
+from sched_labs.limits import cgroups
+from sched_labs.limits.cgroups import Counted, Group, Limit
 from sched_labs.machine import files
-from sched_labs.probes import channel
 
 V1_STAT = "nr_periods 31\nnr_throttled 29\nthrottled_time 2034567890\nnr_bursts 2\nburst_time 5000000"
 V2_STAT = (
@@ -271,7 +271,7 @@ def test_a_killed_program_leaves_no_group(reaped: bool) -> None:
 def test_what_a_guard_did_not_take_away_the_next_program_does() -> None:
     """The guard is killed too."""
     program, path, child = killed(
-        "from sched_labs.cgroups.leftovers import Guard; Guard.watch = lambda: None\n"
+        "from sched_labs.limits.cgroups.leftovers import Guard; Guard.watch = lambda: None\n"
     )
     try:
         program.send_signal(signal.SIGKILL)
@@ -361,18 +361,15 @@ def test_a_controller_that_is_mounted_elsewhere_is_found(tmp_path: Path) -> None
     assert done.stdout.startswith(f"{tmp_path}/")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("own_lock")  # its time is virtual
 @pytest.mark.parametrize("name", ["6.1"])
 def test_v2_on_a_kernel_that_mounts_nothing_else(name: str) -> None:
     """In virtual time, where nobody disturbs it, stalls agree with the formula; and nothing is left."""
     try:
         kernels.get(name)
-        helper = Path(channel.__file__).parent / "helper" / channel.SCRIPT
         answer = kernels.run(
-            name, "sched_labs.kernels.jobs.groups:limited", {"helper": "/lend"}, timing="deterministic",
-            native=("burn",), extra={"/lend": helper.read_bytes()},
-        )  # fmt: skip
+            name, "sched_labs.kernels.jobs.groups:limited", timing="deterministic", native=("burn",)
+        )
     except (PackageError, QemuError) as error:
         pytest.skip(f"no other kernel can be booted here: {error.what}")
     said = answer.value
@@ -394,16 +391,23 @@ def test_v2_on_a_kernel_that_mounts_nothing_else(name: str) -> None:
     read, *left = said["as_user"]
     assert read.startswith("/sys/fs/cgroup/delegated/sched-labs+cpu/") and " 5000 True " in read
     assert read.endswith("0::/delegated/scope") and left == ["scope"]
-    # Without sudo, which a guest does not have: the helper's own code, for a user who may write no group.
     lent = said["lent"]
     assert "error" not in lent, lent
     # Beside the user's session and below its slice, whose limit holds for it too.
     assert lent["folder"].startswith("/sys/fs/cgroup/user.slice/sched-labs-loan-1000-")
-    assert lent["switched_off"]
     assert lent["lent_to"] == [1000, 0]  # the group is the user's, its limits are root's
     assert lent["path"].startswith(f"{lent['folder']}/sched-labs/")
     assert lent["limit"] == [5_000, 100_000, 0] and lent["inside"] and lent["cpus"] == "0"
     assert lent["left"] == [] and lent["switched_on"][0] == lent["switched_on"][1]
+    # Nothing is made higher up where it cannot stand below every limit.
+    for case, why in (("limit", "cpu.max"), ("weight", "cpu.weight"), ("process", "busy")):
+        (refusal,) = [said for name, said in said["refused"].items() if case in name]
+        assert why in refusal[0] and refusal[1:] == ["0::/user.slice/session"], refusal
+    # Everybody goes back to where the borrower was, and never higher up.
+    assert said["given_back"] == {
+        "a chain of forks": ["0::/user.slice/session"],
+        "its session has gone": ["gone"],
+    }
 
 
 def test_the_wait_for_a_killed_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:

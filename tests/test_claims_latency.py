@@ -6,11 +6,11 @@ from math import inf, nan
 from typing import Any
 
 import pytest
-from claim_cases import Case, judged, without_a_case
+from claim_cases import Case, judged, of, without_a_case
 
-from sched_labs.claims import FAILS, HOLDS, UNKNOWN, latency
+from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 
-CLAIM = {claim.id: claim for claim in latency.CLAIMS}
+CLAIM = {claim.id: claim for claim in of("regimes", "slices", "policies", "wakeplace", "ticks", "omission")}
 
 
 def regime(
@@ -78,7 +78,7 @@ def hogs(
         "gap_lo_ns": gap * (1 - half),
         "gap_hi_ns": gap * (1 + half),
         "gap_p90_ns": gap * 1.1,
-        "gap_max_ns": gap * 2,
+        "gap_max_ns": gap * 1.3,
         "gaps_per_stint": gap / stint,
         "slice_ns": own,
         "used_percent": 99.0,
@@ -111,6 +111,8 @@ def late(
         "p99_ns": tail,
         "p99_lo_ns": tail * (1 - spread),
         "p99_hi_ns": tail * (1 + spread),
+        "max_ns": tail * 1.2,
+        "wakes": 300,
         "worker_cpu_percent": cpu,
         "used_percent": 99.0,
     }
@@ -172,6 +174,8 @@ def woken(
             "p99_ns": tail,
             "p99_lo_ns": tail * (1 - spread),
             "p99_hi_ns": tail * (1 + spread),
+            "max_ns": tail * 1.2,
+            "wakes": 300,
             "on_waker_percent": stacked,
             "on_waker_lo_percent": stacked * (1 - spread),
             "on_waker_hi_percent": stacked * (1 + spread),
@@ -180,6 +184,18 @@ def woken(
             "slow_hi_percent": slow[2],
             "others_idle_percent": idle,
         }
+    ]
+
+
+def beside_idle(free: float, bound: float) -> list[dict[str, Any]]:
+    """The tails with idle CPUs to choose from, and bound to one of them."""
+    return [*woken("idle CPUs", 2e4, free), *woken("bound to an idle CPU", 2e4, bound)]
+
+
+def cheaper(tail: float, low_cost: float, spread: float = 0.01) -> list[dict[str, Any]]:
+    return [
+        *woken("previous CPU busy", 20e3, tail, 0, spread),
+        *woken("low migration cost", 20e3, low_cost, 0, spread),
     ]
 
 
@@ -212,6 +228,7 @@ def tick(period: float, spread: float = 0.001, **more: Any) -> list[dict[str, An
             "strength": 0.4 if period != period else 0.99,
             "tick_ns": 4e6,
             "in_phase_p50_ns": 18e3,
+            "interrupts_per_period": 1.02,
             "timer_interrupts": 500.0,
             "device_interrupts": 5.0,
         }
@@ -245,7 +262,7 @@ CASES: list[Case] = [
     ("002-082", UNKNOWN, beside([late("OTHER", "light", 4e6, 9e6)], used_percent=30.0), "had 70 %"),
     ("002-040", UNKNOWN, beside(pair("OTHER beside nice +5", 25), used_percent=80.0), "had 20 %"),
     ("L11", UNKNOWN, beside([hogs(2, 4e6, 4e6), hogs(8, 2e6, 9e6)], used_percent=50.0), "had 50 %"),
-    ("002-007", UNKNOWN, beside(woken("idle CPUs", 6e3, 6e6, 99), others_idle_percent=5.0), "for 5 %"),
+    ("002-007", UNKNOWN, woken("previous CPU busy", 6e3, 6e6, 99, idle=5.0), "for 5 %"),
     ("002-028", UNKNOWN, [matched(0.3)], "Other programs"),
     ("002-028", UNKNOWN, crowd(), "did not measure yielding workers, one for each CPU"),
     ("002-029", HOLDS, four(20_000, 18_000, 25_000), "waited 20 µs"),
@@ -257,9 +274,9 @@ CASES: list[Case] = [
     ("002-034", FAILS, [matched(0.0), regime("sleep", "spread", "matched")], "0% of the rounds"),
     ("002-034", UNKNOWN, [matched(0.0), regime("sleep", "spread", "matched", waits=100)], "0.10 a round"),
     ("002-034", UNKNOWN, [matched(0.3), regime("sleep", "spread", "matched")], "30%"),
-    ("002-027", HOLDS, light(5_000, 4_000, 6_000), "waited 5 µs"),
-    ("002-027", FAILS, light(21_000, 20_000, 22_000), "waited 21 µs"),
-    ("002-027", UNKNOWN, light(7_000, 6_000, 8_000), "spans"),
+    ("002-027", HOLDS, woken("bound to an idle CPU", 5e3, 9e3), "ran within 5 µs"),
+    ("002-027", FAILS, woken("bound to an idle CPU", 21e3, 90e3), "ran within 21 µs"),
+    ("002-027", UNKNOWN, woken("bound to an idle CPU", 7e3, 90e3, 0, 0.1), "spans"),
     ("002-038", HOLDS, crowd(p99_ns=2e7), "within 20 ms"),
     ("002-038", FAILS, crowd(p99_ns=1e6), "within 1 ms"),
     ("002-038", UNKNOWN, crowd(p99_ns=7e6), "within 7 ms"),
@@ -277,18 +294,18 @@ CASES: list[Case] = [
     ("L11", FAILS, [hogs(2, 4e6, 4e6), hogs(16, 4e6, 60e6)], "4 ms among 2 hogs, 4 ms among 16"),
     ("L11", UNKNOWN, [hogs(2, 4e6, 4e6, 0.5), hogs(16, 3e6, 60e6, 0.5)], "overlap"),
     ("L11", UNKNOWN, [hogs(2, 4e6, 4e6)], "two numbers of hogs"),
-    ("002-006", HOLDS, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 28e6)], "1.10 × (N - 1) stints"),
+    ("002-006", HOLDS, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 28e6)], "1.10 × (N - 1) stints, all in 1.30"),
     ("002-006", FAILS, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 80e6)], "3.14 × (N - 1)"),
-    ("002-006", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 45e6)], "1.77 ×"),
-    ("002-016", HOLDS, [hogs(2, 4e6, 4e6), hogs(3, 4e6, 4e6)], "a wait is 1.0 stints long"),
+    ("002-006", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 36e6)], "Single waits were longer"),
+    ("002-016", HOLDS, [hogs(2, 4e6, 4e6), hogs(3, 4e6, 3.8e6)], "The longest took 1.2"),
     ("002-016", FAILS, [hogs(2, 4e6, 4e6), hogs(16, 4e6, 60e6)], "a wait is 15.0 stints long"),
-    ("002-016", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(3, 4e6, 6e6, 0.4)], "spans a limit"),
+    ("002-016", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(3, 4e6, 4e6)], "At most is said of all waits"),
     ("002-030", HOLDS, [hogs(2, 1.5e6, 1.5e6), hogs(4, 1.5e6, 4.5e6)], "a wait 4.5 ms"),
     ("002-030", FAILS, [hogs(2, 4e6, 4e6), hogs(4, 4e6, 12e6)], "a wait 12 ms"),
     ("002-030", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(4, 2e6, 6e6, 0.3)], "spans"),
     ("002-057", HOLDS, [hogs(2, 4e6, 4e6), hogs(6, 160e6, 800e6)], "800 ms or less"),
     ("002-057", FAILS, [hogs(2, 4e6, 4e6), hogs(6, 4e6, 20e6)], "20 ms or less"),
-    ("002-057", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(6, 80e6, 400e6, 0.3)], "spans"),
+    ("002-057", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(6, 80e6, 400e6, 0.3)], "Single waits were as long"),
     ("002-057", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 28e6)], "did not measure 6 hogs"),
     ("base-slice", HOLDS, [hogs(2, 1.4e6, 1.4e6), hogs(4, 1.4e6, 4e6)], "a turn takes 1.4 ms"),
     ("base-slice", FAILS, [hogs(2, 4e6, 4e6), hogs(4, 4e6, 12e6)], "tick comes every 4 ms"),
@@ -309,7 +326,7 @@ CASES: list[Case] = [
     ("002-043", UNKNOWN, [late("OTHER", "light", 17e3, 2e6)], "did not measure a light worker under FIFO"),
     ("002-114", HOLDS, [late("FIFO", "light", 3e3, 8e3)], "within 3 µs, 99 % within 8 µs"),
     ("002-114", FAILS, [late("FIFO", "light", 17e3, 32e3)], "within 17 µs"),
-    ("002-114", UNKNOWN, [late("FIFO", "light", 5e3, 32e3)], "spans"),
+    ("002-114", UNKNOWN, [late("FIFO", "light", 5e3, 9e3)], "interrupts or a hypervisor"),
     ("002-044", FAILS, slack(18e3, 69e3), "within 18 µs with a slack of 1 ns"),
     ("002-044", HOLDS, slack(18e3, 20e3), "20 µs with the default"),
     ("002-044", UNKNOWN, slack(18e3, 60e3, 0.5), "overlap"),
@@ -330,7 +347,7 @@ CASES: list[Case] = [
     ("002-082", FAILS, [late("OTHER", "light", 18e3, 4e6)], "within 18 µs beside hogs"),
     ("002-082", HOLDS, [late("OTHER", "light", 4e6, 9e6)], "within 4 ms"),
     ("002-082", UNKNOWN, [late("OTHER", "light", 5e5, 9e6)], "Between"),
-    ("002-124", HOLDS, got(18.7, 19), "18.7 % of the CPU under OTHER, 19.0 % under FIFO"),
+    ("002-124", UNKNOWN, got(18.7, 19), "18.7 % of the CPU under OTHER, 19.0 % under FIFO"),
     ("002-124", FAILS, got(8, 19), "8.0 %"),
     ("002-124", UNKNOWN, got(14, 20), "14.0 %"),
     ("002-040", HOLDS, pair("OTHER beside nice +5", 25.2), "25.2 % (interval 25.0 to 25.4)"),
@@ -355,22 +372,23 @@ CASES: list[Case] = [
     ("002-018", FAILS, woken("idle CPUs", 20e3, 90e3), "99 % within 90 µs"),
     ("002-018", HOLDS, woken("idle CPUs", 4e6, 11e6), "within 4 ms"),
     ("002-018", UNKNOWN, woken("idle CPUs", 20e3, 4e6), "other programs run"),
-    ("002-002", FAILS, woken("idle CPUs", 20e3, 90e3), "took 90 µs or more"),
-    ("002-002", HOLDS, woken("idle CPUs", 20e3, 11e6), "took 11 ms or more"),
-    ("002-002", UNKNOWN, woken("idle CPUs", 20e3, 5e6), "spans"),
+    ("002-002", FAILS, beside_idle(90e3, 90e3), "longest of 300 waits took 108 µs"),
+    ("002-002", HOLDS, beside_idle(11e6, 90e3), "longest of 300 waits took 13.2 ms"),
+    ("002-002", UNKNOWN, beside_idle(11e6, 9e6), "without a choice"),
     ("002-002", UNKNOWN, woken("every CPU busy", 20e3, 5e6), "did not measure wake-ups with idle CPUs"),
-    ("L30", FAILS, [*woken("idle CPUs", 20e3, 90e3), *woken("low migration cost", 20e3, 88e3)], "88 µs"),
-    ("L30", HOLDS, [*woken("idle CPUs", 20e3, 14e6), *woken("low migration cost", 20e3, 2.4e6)], "2.4 ms"),
+    ("L30", FAILS, cheaper(90e3, 88e3), "88 µs"),
+    ("L30", HOLDS, cheaper(14e6, 2.4e6), "2.4 ms"),
     (
         "L30",
         UNKNOWN,
-        [*woken("idle CPUs", 20e3, 90e3, 0, 0.5), *woken("low migration cost", 20e3, 60e3, 0, 0.5)],
+        cheaper(90e3, 60e3, 0.5),
         "either",
     ),
-    ("L30", UNKNOWN, woken("idle CPUs", 20e3, 90e3), "low migration cost"),
-    ("002-007", FAILS, woken("idle CPUs", 20e3, 90e3, 0.5), "0.5 % of the woken threads"),
-    ("002-007", HOLDS, woken("idle CPUs", 20e3, 90e3, 95), "95.0 %"),
-    ("002-007", UNKNOWN, woken("idle CPUs", 20e3, 90e3, 30), "filled the idle CPUs"),
+    ("L30", UNKNOWN, woken("previous CPU busy", 20e3, 90e3), "low migration cost"),
+    ("002-007", FAILS, woken("previous CPU busy", 20e3, 90e3, 0.5), "0.5 % of the woken threads"),
+    ("002-007", HOLDS, woken("previous CPU busy", 20e3, 90e3, 95), "95.0 %"),
+    ("002-007", UNKNOWN, woken("previous CPU busy", 20e3, 90e3, 30), "filled the idle CPUs"),
+    ("002-007", UNKNOWN, woken("idle CPUs", 20e3, 90e3, 0.5), "did not measure wake-ups with prev"),
     ("002-123-mask", FAILS, bound((0.9, 0.7, 1.1), (0.1, 0, 0.3)), "0.9 % (interval 0.7 to 1.1) of the wake"),
     ("002-123-mask", HOLDS, bound((0, 0, 0), (0, 0, 0)), "on an idle CPU 0.0 %"),
     ("002-123-mask", UNKNOWN, bound((0.9, 0.2, 1.1), (0.1, 0, 0.3)), "may be other programs'"),
@@ -383,6 +401,9 @@ CASES: list[Case] = [
     ("002-065", HOLDS, tick(1e6), "1000 times a second"),
     ("002-065", FAILS, tick(4e6), "250 times a second"),
     ("002-065", UNKNOWN, tick(1e6, 0.2), "spans"),
+    ("002-065", UNKNOWN, tick(1e6, interrupts_per_period=0.26), "0.26 timer interrupts of this kernel"),
+    ("002-065", UNKNOWN, tick(1e6, interrupts_per_period=nan), "does not tell its interrupts"),
+    ("002-067", UNKNOWN, tick(1e6, interrupts_per_period=0.26, in_phase_p50_ns=9e3), "such as a hypervisor"),
     ("002-065", UNKNOWN, tick(nan), "no period: the best comb is 40% full"),
     ("002-065", UNKNOWN, tick(1e6, lost_percent=60.0), "had the CPU for 60 %"),
     ("L46", UNKNOWN, clients(1e5, 45e6, inf), "One trial says nothing"),
@@ -414,4 +435,6 @@ def test_a_constructed_summary_is_judged(case: Case) -> None:
 
 
 def test_every_claim_has_a_case_for_every_outcome() -> None:
-    assert without_a_case(latency.CLAIMS, CASES) == set()
+    claims = of("regimes", "slices", "policies", "wakeplace", "ticks", "omission")
+    # What the hogs got done is not counted, so that equal shares can never prove it.
+    assert without_a_case(claims, CASES) == {("002-124", HOLDS)}

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from claim_cases import Case, judged, without_a_case
+from claim_cases import ON_ONE_CPU, Case, judged, of, without_a_case
 
-from sched_labs.claims import CLAIMS as EVERY_CLAIM
-from sched_labs.claims import FAILS, HOLDS, UNKNOWN
-from sched_labs.claims.pinning import CLAIMS
+from sched_labs.claims import FAILS, HOLDS, UNKNOWN, all_claims
 
+CLAIMS = of("migration", "smt", "numa", "reserved", *ON_ONE_CPU)
 CLAIM = {claim.id: claim for claim in CLAIMS}
 Row = dict[str, Any]
 KIB, MIB = 1 << 10, 1 << 20
@@ -65,11 +64,11 @@ MOVE_CASES: list[Case] = [
     ("000-087-move", UNKNOWN, [move(warmup=400, half=0.3)], "Neither clearly cold nor clearly warm"),
     ("000-087-move", UNKNOWN, [move(warmup=10_000, half=1.0)], "Neither"),
     ("000-087-move", UNKNOWN, [move("smt_sibling")], "the same caches"),
-    ("migration-cost", HOLDS, [move(), move(kib=1024, cost=600_000)], "from 500 µs with 64 KiB to 600 µs"),
-    ("migration-cost", FAILS, [move(cost=50_000), move(kib=4096, cost=600_000)], "from 50 µs"),
-    ("migration-cost", FAILS, [move(cost=5e6)], "to 5 ms"),
-    ("migration-cost", UNKNOWN, [move(cost=260_000)], "260 µs"),
-    ("migration-cost", UNKNOWN, [move(cost=5e6, wait=4e6)], "other programs had it"),
+    ("migration-cost", HOLDS, [move(warmup=5e5), move(kib=1024, warmup=6e5)], "from 500 µs with 64 KiB to"),
+    ("migration-cost", FAILS, [move(warmup=50_000), move(kib=4096, warmup=600_000)], "from 50 µs"),
+    ("migration-cost", FAILS, [move(warmup=5e6)], "to 5 ms"),
+    ("migration-cost", UNKNOWN, [move(warmup=260_000)], "260 µs"),
+    ("migration-cost", UNKNOWN, [move(warmup=5e6, wait=4e6)], "other programs had it"),
 ]  # fmt: skip
 
 
@@ -190,5 +189,5 @@ def test_every_claim_has_a_case_for_each_outcome() -> None:
 
 def test_no_other_topic_has_a_claim_of_the_same_id() -> None:
     """judge() finds a claim by its id: a second one would hide the first."""
-    every = [claim.id for claim in EVERY_CLAIM]
+    every = [claim.id for claim in all_claims()]
     assert [claim.id for claim in CLAIMS if every.count(claim.id) > 1] == []

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from claim_cases import Case, judged, without_a_case
+from claim_cases import Case, judged, of, without_a_case
 
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
-from sched_labs.claims.pool import CLAIMS
 
+CLAIMS = of("pool")
 CLAIM = {claim.id: claim for claim in CLAIMS}
 Row = dict[str, Any]
 

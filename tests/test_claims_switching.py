@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from claim_cases import Case, judged, without_a_case
+from claim_cases import Case, judged, of, without_a_case
 
-from sched_labs import switches
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
-from sched_labs.claims.switching import CLAIMS
+from sched_labs.probes import status as switches
 
+CLAIMS = of("convoy", "classify", "hops", "threads", "batching", "herd", "timers", "connections")
 CLAIM = {claim.id: claim for claim in CLAIMS}
 Row = dict[str, Any]
 
@@ -63,10 +63,12 @@ LOCK_CASES: list[Case] = [
     ("001-017", HOLDS, [FIFO, lock("try", turn=300)], "fifo 1, try 300"),
     ("001-017", FAILS, [FIFO, lock("try", turn=0.5)], "fifo 1, try 0.5"),
     ("001-017", UNKNOWN, [FIFO, lock("try", turn=1.1)], "overlap"),
-    ("001-019", HOLDS, [lock("spin", cpu=900), lock("mutex")], "spin 900 ns, mutex 100 ns"),
-    ("001-019", FAILS, [lock("spin", cpu=50), lock("mutex")], "spin 50 ns"),
-    ("001-019", UNKNOWN, [lock("spin", cpu=105), lock("mutex")], "overlap"),
-    ("001-019", UNKNOWN, [lock("spin", cpu=np.nan), lock("mutex")], "overlap"),
+    ("001-019", HOLDS, [lock("spin", cpu=900), lock("mutex"), lock("fifo")], "spin 900 ns, mutex 100 ns"),
+    ("001-019", FAILS, [lock("spin", cpu=50), lock("mutex"), lock("fifo")], "spin 50 ns"),
+    ("001-019", FAILS, [lock("spin", cpu=900), lock("mutex"), lock("fifo", cpu=5000)], "fifo 5 µs"),
+    ("001-019", UNKNOWN, [lock("spin", cpu=105), lock("mutex"), lock("fifo")], "overlap"),
+    ("001-019", UNKNOWN, [lock("spin", cpu=np.nan), lock("mutex"), lock("fifo")], "overlap"),
+    ("001-019", UNKNOWN, [lock("spin", cpu=900), lock("mutex")], "did not measure 'fifo'"),
     ("001-020", HOLDS, [lock("spin", 50, 1e-6), lock("mutex")], "spin 0.000001 switches an item and 50 ns"),
     ("001-020", FAILS, [lock("spin", 500, 1e-6), lock("mutex")], "mutex 0.0001 switches an item and 100 ns"),
     ("001-020", UNKNOWN, [lock("spin", 105, 1e-6), lock("mutex")], "The intervals overlap"),
@@ -188,14 +190,10 @@ THREAD_CASES: list[Case] = [
     ("003-018", FAILS, [memory(rss=2 * MIB)], "2 MiB resident"),
     ("003-018", UNKNOWN, [memory(half=0.2)], "span a tenth"),
     ("003-018", UNKNOWN, [SMALL], "stacks of 8 MiB"),
-    ("RES", HOLDS, [memory(kernel=0.5 * KIB)], "beside it 0.5 KiB of kernel stack"),
+    ("RES", HOLDS, [memory(kernel=0.5 * KIB)], "beside it 512 B of kernel stack"),
     ("RES", FAILS, [memory()], "beside it 16 KiB of kernel stack; the machine lost 30 KiB"),
     ("RES", UNKNOWN, [memory(kernel=3 * KIB)], "3 KiB"),
     ("RES", UNKNOWN, [SMALL], "stacks of 8 MiB"),
-    ("000-095", HOLDS, [memory(cpu=0.9)], "2,000 sleeping threads used 90.00% of one CPU"),
-    ("000-095", FAILS, [memory()], "0.10% of one CPU"),
-    ("000-095", UNKNOWN, [memory(cpu=0.1)], "10.00%"),
-    ("000-095", UNKNOWN, [memory(threads=50)], "Too few"),
     ("003-020", HOLDS, [step(1, 400, 0.1), step(9, 400, 400)], "+400 MiB at once, resident +102 KiB"),
     ("003-020", FAILS, [step(1, 400, 400), step(9, 400, 400)], "resident +400 MiB"),
     ("003-020", UNKNOWN, [step(1, 400, 100), step(9, 400, 400)], "resident +100 MiB"),
@@ -264,15 +262,26 @@ WAKING_CASES: list[Case] = [
 
 
 def server(
-    by: str, switches: float, cpu: float = 5000, *, rate: int = 2000, half: float = 0.1, voluntary: float = 1
+    by: str,
+    switches: float,
+    cpu: float = 5000,
+    *,
+    rate: int = 2000,
+    half: float = 0.1,
+    voluntary: float = 1,
+    connections: int = 100,
 ) -> Row:
-    row: Row = {"by": by, "connections": 100, "rate_per_s": rate, "requests_per_wait": 1 / switches}
+    row: Row = {"by": by, "connections": connections, "rate_per_s": rate, "requests_per_wait": 1 / switches}
     for part, number in zip(("", "_lo", "_hi"), around(voluntary, half / 100), strict=True):
         row[f"voluntary{part}_share"] = number
     for stem, value in (("switches{}_per_request", switches), ("cpu_ns{}_per_request", cpu)):
         for part, number in zip(("", "_lo", "_hi"), around(value, half), strict=True):
             row[stem.format(part)] = number
     return row
+
+
+def crowd(loop: float, threads: float) -> list[Row]:
+    return [server(by, 1, cpu, connections=1000) for by, cpu in (("loop", loop), ("threads", threads))]
 
 
 BUSY = server("loop", 0.2, rate=50_000)
@@ -289,6 +298,10 @@ CONNECTION_CASES: list[Case] = [
     ("000-098", FAILS, [server("loop", 1), server("loop", 0.2, voluntary=0.9)], "At the least, 90.0%"),
     ("000-098", UNKNOWN, [server("loop", 1, voluntary=0.99)], "99.0%"),
     ("000-098", UNKNOWN, [server("threads", 2)], "no switches of the event loop"),
+    ("000-095", HOLDS, crowd(5000, 19_000), "19 µs a request, 5 µs by one thread at 1,000 connections"),
+    ("000-095", FAILS, crowd(5000, 6000), "6 µs a request"),
+    ("000-095", UNKNOWN, crowd(5000, 10_000), "span twice"),
+    ("000-095", UNKNOWN, [server("loop", 1), server("threads", 2)], "no point with 1,000"),
     ("loop", HOLDS, [server("loop", 1), server("threads", 2, 9000)], "5 µs and 9 µs at 100 connections"),
     ("loop", FAILS, [server("loop", 1, 9000), server("threads", 2)], "9 µs and 5 µs"),
     ("loop", UNKNOWN, [server("loop", 1), server("threads", 2)], "overlap"),

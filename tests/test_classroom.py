@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import socket
+import socketserver
+import struct
 import threading
 import time
 import urllib.request
@@ -15,9 +19,10 @@ from typing import Any
 
 import pytest
 
-from sched_labs import claims, cli, result
+from sched_labs import claims, cli
 from sched_labs.classroom import board, card, collector
-from sched_labs.errors import ParameterError, ResultError, SchedLabError
+from sched_labs.core import result
+from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
 
 
 def made_up(number: int = 0, **machine: Any) -> dict[str, Any]:
@@ -98,12 +103,22 @@ BROKEN = [
     (broken(lambda c: c["results"][0].update(numbers_ns={"largest warm-up": 1e300})), "a number in it"),
     (broken(lambda c: c["results"][0].update(numbers_ns={"largest warm-up": 10**400})), "a number in it"),
     (broken(lambda c: c["results"][0].update(numbers_ns={"one of my own": 1})), "a number in it"),
+    # Of another kind; and so small that a page with an axis for it took five seconds.
+    (broken(lambda c: c["results"][0].update(numbers_ns={"largest warm-up": 1})), "a number in it"),
+    (
+        broken(lambda c: c["results"][0].update(numbers_ns={"pipe switch, same cpu": 5e-324})),
+        "a number in it",
+    ),
+    (broken(lambda c: c["results"][0].update(kind="../../x")), "no kind"),
+    (broken(lambda c: c["results"][0].update(recorded_at=7)), "when and how"),
+    (broken(lambda c: c["results"][0].update(profile="\x1b[2J")), "when and how"),
+    (broken(lambda c: c["results"][0].update(flags=10**9)), "when and how"),
     (broken(lambda c: c["results"][0].update(numbers_ns=[1])), "a number in it"),
     (broken(lambda c: c["results"][0].update(claims={"nobody-said": "holds here"})), "a verdict"),
     (broken(lambda c: c["results"][0].update(claims={"000-007": "true"})), "a verdict"),
     (broken(lambda c: c["results"][0].update(claims={"000-007": ["holds here"]})), "a verdict"),
     (broken(lambda c: c["results"][0].update(claims={"000-007": {}})), "a verdict"),
-    (broken(lambda c: c["machine"].update(kernel="\ud800")), "a fact of its machine"),
+    (broken(lambda c: c["machine"].update(kernel="\ud800")), "not JSON"),
     (broken(lambda c: c["machine"].update(kernel="a\nb")), "a fact of its machine"),
     (broken(lambda c: c.update(version="9" * 5000)), "version"),
 ]
@@ -118,8 +133,56 @@ def test_a_damaged_card_is_refused(text: bytes, said: str) -> None:
 
 def test_not_a_number_is_no_number() -> None:
     text = card.text(made_up()).replace("1000.0", "NaN").encode()
-    with pytest.raises(SchedLabError, match="a number in it"):
+    with pytest.raises(SchedLabError, match="no number of JSON"):
         card.parse(text)
+
+
+def test_a_card_has_one_vote_on_each_claim() -> None:
+    """31 cards once gave "holds 30, fails 100": one of them named its kind a hundred times."""
+    one = made_up()
+    one["results"] *= 2
+    with pytest.raises(SchedLabError, match="two results of one kind"):
+        card.parse(data_of(one))
+    one = made_up()
+    foreign = next(c.id for c in claims.all_claims() if c.kind != "context_switch.matrix")
+    one["results"][0]["claims"] = {foreign: claims.HOLDS}
+    with pytest.raises(SchedLabError, match="a verdict in it"):
+        card.parse(data_of(one))
+    cards = {f"{n}.json": card.parse(data_of(made_up(n))) for n in range(31)}
+    votes = board.verdicts(cards)
+    assert (votes.holds + votes.fails + votes.unknown).max() == 31
+
+
+def test_nothing_that_a_card_does_not_have_is_kept() -> None:
+    one = made_up()
+    stuffed = made_up() | {"more": ["x"] * 1000}
+    stuffed["results"][0] |= {"pages": [[[]]] * 100}
+    assert card.parse(data_of(stuffed)) == one
+    assert card.name(card.parse(data_of(stuffed))) == card.name(one), "it would be counted twice"
+
+
+def test_the_fullest_card_is_no_larger_than_a_card_may_be() -> None:
+    by_kind = card.known_claims()
+    one = made_up() | {
+        "machine": dict.fromkeys(card.MACHINE, "\U0001f600" * 120),
+        "results": [
+            {
+                "kind": kind, "recorded_at": "x" * 40, "profile": "x" * 40, "flags": 1000,
+                "numbers_ns": dict.fromkeys(card.NUMBERS.get(kind, ()), -999999999999.123),
+                "claims": dict.fromkeys(ids, claims.FAILS),
+            }
+            for kind, ids in by_kind.items()
+        ],
+    }  # fmt: skip
+    sent = json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode()
+    assert len(card.text(card.parse(sent))) <= card.LARGEST_BYTES, "what is kept could not be read again"
+
+
+def test_a_pipe_among_the_cards_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "good.json").write_bytes(data_of(made_up()))
+    cards, refused = board.read(tmp_path)
+    assert list(cards) == ["good.json"] and list(refused) == ["pipe.json"]
 
 
 # ---- the board ----
@@ -172,7 +235,7 @@ def test_the_board_says_what_it_cannot_do(tmp_path: Path) -> None:
     without = made_up()
     without["results"][0]["numbers_ns"] = {}
     page = board.page({"a.json": without}, {})
-    [said] = [claim.text for claim in claims.CLAIMS if claim.id == "000-007"]
+    [said] = [claim.text for claim in claims.all_claims() if claim.id == "000-007"]
     assert "No card has a number" in page and said in unescape(page)
 
 
@@ -238,11 +301,161 @@ def test_every_kind_of_damage_is_refused_over_the_network(server: collector.Coll
     for text, _ in BROKEN:
         request = urllib.request.Request(f"http://{where(server)}/card", text, {"X-Code": "4711"})
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request)
+            urllib.request.urlopen(request, timeout=60)
         assert refused.value.code in (400, 413), text[:80]
         assert refused.value.read()
     assert list(server.folder.iterdir()) == []
     collector.send(made_up(), where(server), "4711")
+
+
+def test_silence_dripping_and_resets_keep_no_place_from_honest_cards(
+    server: collector.Collector, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An adversary of three kinds holds twice as many connections as there are places."""
+    monkeypatch.setattr(collector, "MOST_AT_ONCE", 64)
+    address = ("127.0.0.1", server.server_address[1])
+    adversaries = [socket.create_connection(address) for _ in range(128)]
+    ended = threading.Event()
+
+    def drip() -> None:
+        while not ended.wait(0.05):
+            for one in adversaries[::3]:
+                with contextlib.suppress(OSError):
+                    one.send(b"P")
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    try:
+        for one in adversaries[1::3]:
+            one.sendall(b"POST /card HTTP/1.1\r\nX-Code: 4711\r\nContent-Length: 60000\r\n\r\n{")
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            one.close()  # with a reset
+        with ThreadPoolExecutor(40) as room:
+            list(room.map(lambda n: collector.send(made_up(n), where(server), "4711"), range(40)))
+    finally:
+        ended.set()
+        dripping.join()
+        for one in adversaries:
+            one.close()
+    assert len(board.read(server.folder)[0]) == 40
+    assert len(server.connected) <= 64
+    said = "".join(capsys.readouterr())
+    assert "127.0.0.1" not in said and "Traceback" not in said
+
+
+def test_a_connection_has_so_many_seconds_in_all(
+    server: collector.Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "WAIT_S", 0.5)
+    with socket.create_connection(("127.0.0.1", server.server_address[1])) as slow:
+        end = time.monotonic() + 20
+        with contextlib.suppress(OSError):
+            while time.monotonic() < end:
+                slow.sendall(b"P")  # each byte in time, and all of them never
+                time.sleep(0.1)
+        assert time.monotonic() < end, "it may drip for ever"
+    assert server.connected == {}
+
+
+def test_wrong_codes_keep_nobody_waiting(server: collector.Collector) -> None:
+    def guess(number: int) -> None:
+        with contextlib.suppress(SchedLabError):
+            collector.send(made_up(), where(server), f"{number:04d}")
+
+    with ThreadPoolExecutor(30) as guessing:
+        running = [guessing.submit(guess, number) for number in range(30)]
+        began = time.monotonic()
+        collector.send(made_up(), where(server), "4711")
+        took = time.monotonic() - began
+        assert not all(one.done() for one in running) and took < 30 * collector.DOUBT_S
+    assert len(board.read(server.folder)[0]) == 1
+
+
+@pytest.mark.parametrize("length", ["²", "-1", "1e3", "0x10", "9" * 30, "", " ", "1, 1"])
+def test_a_length_that_is_none_prints_no_address(
+    server: collector.Collector, length: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_address[1])) as raw:
+        raw.sendall(
+            f"POST /card HTTP/1.1\r\nX-Code: 4711\r\nContent-Length: {length}\r\n\r\n".encode("latin-1")
+        )
+        assert raw.recv(100).startswith(b"HTTP/1.0 411")
+    assert capsys.readouterr() == ("", "")
+
+
+class Impostor(socketserver.BaseRequestHandler):
+    """Whatever a student's mistyped address may reach: answers with what its server is to say."""
+
+    def handle(self) -> None:
+        self.request.recv(1 << 16)
+        self.request.sendall(self.server.says)  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def impostor(says: bytes) -> Iterator[str]:
+    with socketserver.TCPServer(("127.0.0.1", 0), Impostor) as server:
+        server.says = says  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        b"", b"\x00\xff", b"HTTP/1.1 201 OK\r\n\r\n\x1b[2Jgotcha",
+        b"HTTP/1.1 201 OK\r\nContent-Length: 9\r\n\r\n../../pwn",
+        b"HTTP/1.1 400 No\r\n\r\n\x1b]0;owned\x07" + b"x" * 5000, b"HTTP/1.1 999 \r\n\r\n",
+        b"HTTP/1.1 201 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 302 Go\r\nLocation: http://127.0.0.1:1/stolen\r\n\r\n",
+        b"HTTP/1.1 201 OK\r\n" + b"X: y\r\n" * 500 + b"\r\n",
+    ],
+)  # fmt: skip
+def test_what_answers_in_the_collectors_place_is_not_believed(says: bytes) -> None:
+    with impostor(says) as address, pytest.raises(SchedLabError) as told:
+        collector.send(made_up(), address, "4711")
+    text = str(told.value)
+    assert text.replace("\n", "").isprintable() and len(text) < 600
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "", ":", "[::1", "host:port", "127.0.0.1:99999", "127.0.0.1:-1", "a b", "ftp://127.0.0.1",
+        "file:///etc/passwd", "http://", "http:///", "x" * 300, "127.0.0.1:8²", "\x00", "a\nb", "http://[v1.x]/",
+    ],
+)  # fmt: skip
+def test_a_slip_in_the_address_is_told(address: str) -> None:
+    with pytest.raises(SchedLabError, match="cannot be reached"):
+        collector.send(made_up(), address, "4711")
+
+
+def test_a_code_that_is_none_is_told(server: collector.Collector) -> None:
+    for code in ("", "€", "a\r\nX: y", "\x00"):
+        with pytest.raises(SchedLabError):
+            collector.send(made_up(), where(server), code)
+
+
+def test_the_card_and_its_code_go_through_no_proxy(
+    server: collector.Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with impostor(b"HTTP/1.1 403 I am a proxy\r\n\r\nthank you") as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://{proxy}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        collector.send(made_up(), where(server), "4711")
+
+
+@pytest.mark.parametrize(
+    ("address", "port"), [("127.0.0.1", 99999), ("127.0.0.1", -1), ("no such host", 0), ("\udcff", 0)]
+)
+def test_where_nothing_can_listen_is_told(tmp_path: Path, address: str, port: int) -> None:
+    with pytest.raises(SchedLabError, match="Nothing can listen"):
+        collector.Collector(tmp_path, address, port)
 
 
 def test_codes_are_tried_one_after_the_other(server: collector.Collector) -> None:
@@ -307,7 +520,7 @@ def test_sharing_shows_first_and_asks(
 
 
 def test_a_card_of_everything_that_ships_is_no_damaged_one(data: Path) -> None:
-    for kind in sorted({claim.kind for claim in claims.CLAIMS} | set(card.HEADLINES)):
+    for kind in sorted({claim.kind for claim in claims.all_claims()} | set(card.HEADLINES)):
         if found := result.recorded(kind):
             found.save()
     text = data_of(card.make())

@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
-from sched_labs import cleanup, machine
-from sched_labs.cleanup import clean
+from sched_labs import machine
+from sched_labs.reader import cleanup
+from sched_labs.reader.cleanup import clean
 from sched_labs.workloads.launch import MARKER, owner_mark
 
 OWNER = """
@@ -34,15 +36,6 @@ _everybody = cleanup._marked
 
 def gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists() or cleanup._is_zombie(pid)
-
-
-def wait_until(true: Callable[[], bool], timeout_s: float = 10) -> bool:
-    end = time.monotonic() + timeout_s
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +109,7 @@ def test_a_killed_programs_workload_is_gone_by_itself(
 def test_an_orphan_is_ended(sleeper: Start) -> None:
     orphan = sleeper(dead_owner())
     assert clean() == [f"Ended: process {orphan.pid}, which had lost its program."]
-    assert orphan.wait(timeout=5) == -signal.SIGKILL
+    assert orphan.wait(timeout=20) == -signal.SIGKILL
     assert clean() == []
 
 
@@ -151,7 +144,7 @@ def test_a_living_owners_workload_is_left_alone_unless_asked(sleeper: Start) -> 
     ]
     assert process.poll() is None
     assert clean(everything=True) == [f"Ended: process {process.pid}, on request."]
-    assert process.wait(timeout=5) == -signal.SIGKILL
+    assert process.wait(timeout=20) == -signal.SIGKILL
 
 
 def test_a_process_of_another_user_is_said_to_be_left(

@@ -13,16 +13,19 @@ from typing import get_type_hints
 
 import pytest
 
-from sched_labs import cleanup, cli, experiments, lock
-from sched_labs.errors import ParameterError
-from sched_labs.result import load
-from sched_labs.version import __version__
+from sched_labs import cli
+from sched_labs.core import lock, registry, result
+from sched_labs.core.errors import ParameterError
+from sched_labs.core.result import load
+from sched_labs.core.version import __version__
+from sched_labs.reader import cleanup
 
 # The command in a process of its own, with the lock of the test: nobody waits for it.
 PROGRAM = """
 import sys
 from pathlib import Path
-from sched_labs import cli, lock
+from sched_labs import cli
+from sched_labs.core import lock
 lock._PLACES = (Path(sys.argv[1]),)
 sys.exit(cli.main(sys.argv[2:]))
 """
@@ -76,14 +79,14 @@ def test_version_and_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert end.value.code == 0 and capsys.readouterr().out == f"sched-labs {__version__}\n"
     assert cli.main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == experiments.names()
+    assert [line.split()[0] for line in lines] == registry.names()
     assert all(len(line.split()) > 3 for line in lines)  # each says what it is about
 
 
 def test_doctor_for_people_and_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert [entry["experiment"] for entry in data["experiments"]] == experiments.names()
+    assert [entry["experiment"] for entry in data["experiments"]] == registry.names()
     assert cli.main(["doctor"]) == 0
     short = capsys.readouterr().out
     assert cli.main(["doctor", "--long"]) == 0
@@ -165,10 +168,10 @@ def test_what_cannot_be_done_is_refused_with_a_reason(
     assert not (tmp_path / "data").exists()  # nothing was measured
 
 
-@pytest.mark.parametrize("name", experiments.names())
+@pytest.mark.parametrize("name", registry.names())
 def test_every_parameter_that_an_experiment_has_can_be_set(name: str) -> None:
     """Its default, written as JSON, is accepted; an object never is."""
-    experiment = experiments.find(name)
+    experiment = registry.find(name)
     kinds = get_type_hints(experiment.function)
     for parameter, about in experiment.parameters.items():
         cli._check(cli._parameters([f"{parameter}={json.dumps(about.default)}"]), kinds)
@@ -204,7 +207,10 @@ def test_clean_says_what_it_did(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     ]
 
 
-def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_running(tmp_path: Path, place: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_running(
+    tmp_path: Path, place: Path, how: signal.Signals
+) -> None:
     progress, partial = tmp_path / "progress", tmp_path / "partial.json"
     run = subprocess.Popen(
         [
@@ -215,8 +221,6 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_running(tmp_path: Pat
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A test runner in the background may have been told to ignore Ctrl-C; a terminal's program is not.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         # After the first of sixty steps, and while a workload of the next ones runs.
@@ -228,7 +232,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_running(tmp_path: Pat
         ):
             assert run.poll() is None and time.monotonic() < end, "it never came to its second step"
             time.sleep(0.01)
-        run.send_signal(signal.SIGINT)
+        run.send_signal(how)
         out, err = run.communicate(timeout=30)
     finally:
         run.kill()
@@ -252,7 +256,6 @@ def test_ctrl_c_before_anything_was_measured_says_so(tmp_path: Path, place: Path
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         end = time.monotonic() + 30
         while not progress.exists() or "measuring already" not in progress.read_text():
@@ -262,3 +265,52 @@ def test_ctrl_c_before_anything_was_measured_says_so(tmp_path: Path, place: Path
         out, err = waiting.communicate(timeout=30)
     assert waiting.returncode == 130 and "the test" in progress.read_text()
     assert out == "" and err == "sched-labs: stopped.\n"
+
+
+@pytest.mark.parametrize("command", ["doctor", "list", "--help"])
+def test_what_looks_around_loads_no_pandas(command: str) -> None:
+    """Importing it takes longer than all that these commands do."""
+    code = (
+        "import sys\nfrom sched_labs import cli\n"
+        "try:\n    cli.main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "print(sorted(name for name in sys.modules if name.startswith(('pandas.core', 'matplotlib'))))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, command], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_result_that_lacks_what_its_kind_has_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = result.recorded("warmup.sweep")
+    assert found
+    head = json.loads(found.to_json())
+    head["columns"] = head["columns"][:1]
+    file = tmp_path / "changed.json"
+    file.write_text(json.dumps(head))
+    assert cli.main(["show", str(file)]) == 2
+    assert cli.main(["compare", str(file), str(file), "-o", str(tmp_path / "x.svg")]) == 2
+    said = capsys.readouterr().err
+    assert said.count("This result is not as its kind is") == 2 and not (tmp_path / "x.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "status", "said"),
+    [
+        ("list >/dev/full", {}, 2, "No space left on device"),
+        ("list", {"PYTHONIOENCODING": "ascii"}, 0, ""),
+        ("list", {"LC_ALL": "tr_TR.ISO-8859-9"}, 0, ""),
+        ("show $'\\xff\\xfe'", {}, 2, "Cannot read"),
+        (f"run warmup --set 'trials={'[' * 100_000}'", {}, 2, "does not take"),
+        ("run warmup --set trials=1e999", {}, 2, "does not take"),
+    ],
+)
+def test_nothing_of_the_inside_is_shown(
+    command: str, environment: dict[str, str], status: int, said: str
+) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m sched_labs {command}"],
+        env={**os.environ, **environment}, capture_output=True, text=True, errors="replace",
+    )  # fmt: skip
+    assert done.returncode == status and said in done.stderr, done
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr

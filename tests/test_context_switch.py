@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from sched_labs import lock, machine, placement
-from sched_labs.errors import ParameterError, PlacementError
-from sched_labs.experiments import base, context_switch
+from sched_labs import machine
+from sched_labs.core import lock
+from sched_labs.core.errors import ParameterError, PlacementError
+from sched_labs.run import base
+from sched_labs.steer import placement
+from sched_labs.topics.context_switch.context_switch import experiment as context_switch
 
 
 class Topology:

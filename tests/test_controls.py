@@ -9,11 +9,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sched_labs import widgets
-from sched_labs.controls import _words, controls
-from sched_labs.errors import ParameterError, WorkloadError
-from sched_labs.experiments import recovery, yielding
-from sched_labs.result import Note, Result
+from sched_labs.core.errors import ParameterError, WorkloadError
+from sched_labs.core.result import Note, Result
+from sched_labs.reader import widgets
+from sched_labs.reader.controls import _words, controls
+from sched_labs.topics.context_switch.recovery import experiment as recovery
+from sched_labs.topics.context_switch.yielding import experiment as yielding
 
 
 class Figure:
@@ -40,7 +41,7 @@ class Experiment:
         self.calls.append(parameters)
         if self.error:
             raise self.error
-        return Measured("made.up", pd.DataFrame(), {}, {}, [Note("flag", "a <doubt>")])
+        return Measured("made.up", pd.DataFrame(), {}, {}, notes=[Note("flag", "a <doubt>")])
 
 
 SETS = {"16 KiB": [16384], "1 MiB": [1 << 20]}

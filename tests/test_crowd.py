@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from sched_labs import figures, workloads
-from sched_labs.errors import ParameterError, SchedLabError, WorkloadError
-from sched_labs.experiments import crowd, find
-from sched_labs.result import Result
+from sched_labs import draw as figures
+from sched_labs import workloads
+from sched_labs.core.errors import ParameterError, SchedLabError, ThreadLimitError, WorkloadError
+from sched_labs.core.registry import find
+from sched_labs.core.result import Result
+from sched_labs.topics.context_switch.crowd import experiment as crowd
 
 pytestmark = pytest.mark.usefixtures("own_lock")
 
@@ -48,8 +51,8 @@ def test_the_figure_compares_the_smallest_crowd_with_the_largest() -> None:
     assert "512 threads 1.5 µs" in figure.alt and "3 µs" in figure.alt
 
 
-def test_a_live_crowd_switches_with_nearly_every_call() -> None:
-    result = crowd.switch(profile="tiny", save=False, progress=False)
+def test_a_live_crowd_switches_with_nearly_every_call(tiny: Callable[[str], Result]) -> None:
+    result = tiny("crowd.switch")
     table, given = result.summary(), result.parameters
     assert table.threads.tolist() == given["threads"] and set(table.trials) == {given["trials"]}
     assert (table.switches_per_yield > 0.5).all()
@@ -63,7 +66,7 @@ def test_a_crowd_that_may_not_be_started_is_left_out(monkeypatch: pytest.MonkeyP
 
     def refusing(name: str, arguments: list[str], **options: Any) -> workloads.Workload:
         if "16" in arguments:
-            raise WorkloadError("The workload yielder ended with status 1: cannot start a thread: try again.")
+            raise ThreadLimitError("The workload yielder may not start as many threads.")
         return start(name, arguments, **options)
 
     monkeypatch.setattr(workloads, "start", refusing)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from sched_labs.defence import defend
-from sched_labs.errors import ParameterError
-from sched_labs.result import Note, Result
+from sched_labs.claims.defence import defend
+from sched_labs.core.errors import ParameterError
+from sched_labs.core.result import Note, Result
 
 
 def _result(*notes: Note) -> Result:

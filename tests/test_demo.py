@@ -18,31 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import apart
 
-from sched_labs import result
 from sched_labs.classroom import card, demo
-from sched_labs.errors import ParameterError, SchedLabError
+from sched_labs.core import result
+from sched_labs.core.errors import ParameterError, SchedLabError
 
 TINY = "context_switch.matrix"  # ends by itself in a second or two
 LONG = "runqlat.histogram"  # has to be stopped: see `endless`
 
 
 @pytest.fixture(autouse=True)
-def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is a process of its own: by its environment it gets a data folder, a lock, the tiny profile."""
-    (tmp_path / "lock").mkdir()
-    (tmp_path / "lock").chmod(0o1777)
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(
-        "from pathlib import Path\n"
-        "from sched_labs import lock\n"
-        f"lock._PLACES = (Path({str(tmp_path / 'lock')!r}),)\n"
-    )
-    for name, value in {
-        "XDG_DATA_HOME": str(tmp_path / "data"),
-        "SCHED_LABS_PROFILE": "tiny",
-        "PYTHONPATH": str(tmp_path / "site"),
-    }.items():
+    for name, value in (apart(tmp_path / "data") | {"SCHED_LABS_PROFILE": "tiny"}).items():
         monkeypatch.setenv(name, value)
 
 
@@ -174,6 +163,20 @@ def test_stop_keeps_what_was_measured(stage: Any, endless: None) -> None:
         assert "Stopped early" in state["figure"] or result.load(one._json).flags
 
 
+def test_a_run_can_be_stopped_where_the_demo_itself_ignores_ctrl_c(stage: Any, endless: None) -> None:
+    """As in the background of a script."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        one = stage(LONG)
+        one.do("start")
+        until(one, lambda state: state["figure"])
+        one.do("stop")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert one.child.returncode in demo._STOPPED
+    assert "Stopped early" in one.state()["figure"] or result.load(one._json).flags
+
+
 def test_next_goes_round_the_regimes_and_starts_each(stage: Any, endless: None) -> None:
     one = stage(LONG)
     one.do("start")
@@ -248,10 +251,11 @@ def test_what_is_no_key_is_refused(stage: Any) -> None:
 def test_every_regime_is_one_that_its_experiment_takes() -> None:
     from typing import get_type_hints
 
-    from sched_labs import cli, experiments
+    from sched_labs import cli
+    from sched_labs.core import registry
 
     for name, regimes in demo.REGIMES.items():
-        found = experiments.find(name)
+        found = registry.find(name)
         assert found.name == name
         for regime in regimes:
             assert set(regime) <= set(found.parameters)

@@ -13,11 +13,12 @@ import pytest
 from machines import constructed
 from sandbox import sandbox
 
-from sched_labs import experiments, machine, workloads
-from sched_labs.doctor import FIRST, Doctor, doctor
-from sched_labs.errors import SchedLabError
+from sched_labs import machine, workloads
+from sched_labs.core import registry
+from sched_labs.core.errors import SchedLabError
 from sched_labs.machine import files
 from sched_labs.probes import runqlat
+from sched_labs.reader.doctor import FIRST, Doctor, doctor
 
 RECORDED = Path(__file__).parent / "machines" / "guest-6.18"
 
@@ -33,7 +34,7 @@ def check(found: Doctor) -> None:
     html = found._repr_html_()
     data = json.loads(json.dumps(found.to_json()))  # plain data: nothing needs to be made text first
     assert repr(found) == short
-    assert [entry["experiment"] for entry in data["experiments"]] == experiments.names()
+    assert [entry["experiment"] for entry in data["experiments"]] == registry.names()
     for entry in data["experiments"]:
         assert entry["instrument"]
         line = next(line for line in short.splitlines() if line.startswith(f"{entry['experiment']} "))
@@ -47,8 +48,8 @@ def check(found: Doctor) -> None:
         assert name in short and f"<td>{escape(name)}</td>" in html
     for name in found.table().fact:
         assert name in long
-    assert html.count("<tr>") == 3 + len(experiments.names()) + len(FIRST) + len(found.machine.facts)
-    assert html.index(experiments.names()[-1]) < html.index("<details>")  # the instruments come first
+    assert html.count("<tr>") == 3 + len(registry.names()) + len(FIRST) + len(found.machine.facts)
+    assert html.index(registry.names()[-1]) < html.rindex("<details>")  # the instruments come first
 
 
 def test_this_machine() -> None:
@@ -95,7 +96,7 @@ def test_without_any_privilege_and_without_a_home() -> None:
     code = """
 import json, os
 from pathlib import Path
-from sched_labs.doctor import doctor
+from sched_labs.reader.doctor import doctor
 found = doctor()
 print(json.dumps([os.getuid(), os.getgid(), found.to_json(), found.text(), len(found._repr_html_())]))
 """
@@ -107,10 +108,10 @@ print(json.dumps([os.getuid(), os.getgid(), found.to_json(), found.text(), len(f
     assert done.returncode == 0, done.stderr
     uid, gid, said, text, _ = json.loads(done.stdout)
     assert (uid, gid) == (65534, 65534)
-    assert [entry["experiment"] for entry in said["experiments"]] == experiments.names()
+    assert [entry["experiment"] for entry in said["experiments"]] == registry.names()
     assert all(entry["instrument"] for entry in said["experiments"])
     assert said["machine"]["facts"]["cgroup.can_make"]["value"] is False
-    assert all(name in text for name in experiments.names())
+    assert all(name in text for name in registry.names())
 
 
 @pytest.fixture

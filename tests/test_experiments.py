@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import experiments, lock, machine, workloads
+from sched_labs import machine, workloads
 from sched_labs.claims import UNKNOWN, judge
-from sched_labs.errors import BusyError, ParameterError, SchedLabError, WorkloadError
-from sched_labs.experiments import base, context_switch, warmup
-from sched_labs.result import Result, latest, load, recorded
+from sched_labs.core import lock, registry
+from sched_labs.core.errors import BusyError, ParameterError, SchedLabError, WorkloadError
+from sched_labs.core.result import Result, latest, load, recorded
+from sched_labs.run import base
+from sched_labs.topics.context_switch.context_switch import experiment as context_switch
+from sched_labs.topics.context_switch.warmup import experiment as warmup
 
 ALLOWED = sorted(os.sched_getaffinity(0))
 KIB = 1024
@@ -45,17 +48,13 @@ def _own_lock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def matrix(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        _own_lock(tmp_path_factory.mktemp("matrix"), patch)
-        return context_switch.matrix(profile="tiny", save=False, progress=False)
+def matrix(tiny: Callable[[str], Result]) -> Result:
+    return tiny("context_switch.matrix")
 
 
 @pytest.fixture(scope="module")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        _own_lock(tmp_path_factory.mktemp("sweep"), patch)
-        return warmup.sweep(profile="tiny", save=False, progress=False)
+def sweep(tiny: Callable[[str], Result]) -> Result:
+    return tiny("warmup.sweep")
 
 
 def documented_columns(text: str | None) -> list[str]:
@@ -266,7 +265,7 @@ def test_bad_parameters_are_named_before_anything_runs(
 
     monkeypatch.setattr(workloads, "start", started)
     with lock.machine("somebody else"), pytest.raises(ParameterError, match=said):
-        experiments.find(experiment)(progress=False, **parameters)  # at once: nobody waits to hear of a slip
+        registry.find(experiment)(progress=False, **parameters)  # at once: nobody waits to hear of a slip
     assert lock.holder() == "" and not (own_folders / "data").exists()
 
 
@@ -291,11 +290,11 @@ def test_a_memory_limit_of_the_cgroup_counts_as_available() -> None:
 
 
 def test_experiments_are_found_by_their_short_names() -> None:
-    assert experiments.find("warmup") is warmup.sweep
-    assert experiments.find("context_switch.matrix") is context_switch.matrix
+    assert registry.find("warmup") is warmup.sweep
+    assert registry.find("context_switch.matrix") is context_switch.matrix
     for name in ("", "sweep", "nothing"):
         with pytest.raises(ParameterError, match=r"context_switch\.matrix"):
-            experiments.find(name)
+            registry.find(name)
 
 
 # --- saving ---
@@ -350,17 +349,7 @@ class Interrupts:
         return workload
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt, also where the tests were started with it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_ctrl_c_returns_what_was_measured_and_leaves_nothing(
-    monkeypatch: pytest.MonkeyPatch, interruptible: None
-) -> None:
+def test_ctrl_c_returns_what_was_measured_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     Interrupts(monkeypatch, after=2)
     result = context_switch.matrix(placements=["same_cpu"], progress=False)
     assert len(result.summary()) == 2
@@ -370,9 +359,7 @@ def test_ctrl_c_returns_what_was_measured_and_leaves_nothing(
     assert gone()
 
 
-def test_ctrl_c_during_the_sweep_keeps_its_finished_sizes(
-    monkeypatch: pytest.MonkeyPatch, interruptible: None
-) -> None:
+def test_ctrl_c_during_the_sweep_keeps_its_finished_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     Interrupts(monkeypatch, after=1)
     result = warmup.sweep(working_sets_bytes=[4 * KIB, 8 * KIB], access=["random"], progress=False)
     assert result.summary().working_set_bytes.tolist() == [4 * KIB]
@@ -381,7 +368,7 @@ def test_ctrl_c_during_the_sweep_keeps_its_finished_sizes(
 
 
 def test_ctrl_c_before_anything_was_measured_is_passed_on(
-    own_folders: Path, monkeypatch: pytest.MonkeyPatch, interruptible: None
+    own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Interrupts(monkeypatch, after=0)
     with pytest.raises(KeyboardInterrupt):
@@ -409,10 +396,9 @@ def _by_hand(survey: Any) -> base.Instrument:
 
 def test_a_real_ctrl_c_in_mid_run_ends_a_program_cleanly(own_folders: Path) -> None:
     code = f"""
-import signal, sys
 from pathlib import Path
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from sched_labs import context_switch, lock, workloads
+from sched_labs import context_switch, workloads
+from sched_labs.core import lock
 lock._PLACES = (Path({str(own_folders / "lock")!r}),)
 start, count = workloads.start, 0
 def counting(*a, **k):
@@ -467,8 +453,9 @@ def test_a_run_waits_for_the_machine_and_gives_up_with_the_holder(monkeypatch: p
 def test_with_one_cpu_the_rest_is_measured_and_the_reader_told(own_folders: Path) -> None:
     code = f"""
 from pathlib import Path
-from sched_labs import context_switch, lock, warmup
-from sched_labs.errors import PlacementError
+from sched_labs import context_switch, warmup
+from sched_labs.core import lock
+from sched_labs.core.errors import PlacementError
 lock._PLACES = (Path({str(own_folders / "lock")!r}),)
 r = context_switch.matrix(mechanisms=["pipe"], between=["threads"], save=False, progress=False)
 print(sorted(set(r.data.placement)), [n.level for n in r.notes if "one CPU only" in n.text])

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from sched_labs import bandwidth, explore, widgets
-from sched_labs.errors import ParameterError
+from sched_labs.core.errors import ParameterError
+from sched_labs.limits import bandwidth
+from sched_labs.reader import explore, widgets
 
 
 def test_the_sliders_values_are_the_models_in_its_own_units() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -14,10 +15,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import figures
-from sched_labs.errors import ParameterError, ResultError, SchedLabError
-from sched_labs.figures import axes, histogram, matrix, style, svg, warmup
-from sched_labs.result import Note, Result
+from sched_labs import draw as figures
+from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
+from sched_labs.core.result import Note, Result
+from sched_labs.draw import axes, style, svg
+from sched_labs.topics.context_switch.context_switch import figure as matrix
+from sched_labs.topics.context_switch.crowd import figure as crowd_figure
+from sched_labs.topics.context_switch.warmup import figure as warmup
+from sched_labs.topics.scheduler_latency.runqlat import figure as histogram
 
 KIB, MIB = 1 << 10, 1 << 20
 MACHINE = {
@@ -334,12 +339,14 @@ def test_histogram_marks_the_quantiles_of_the_waits() -> None:
     assert {f"half ≤ {axes.time_text(marks[0.5])}", f"99 % ≤ {axes.time_text(marks[0.99])}"} <= texts
 
 
-def test_two_runs_of_any_kind_share_a_figure_and_three_do_not() -> None:
-    from sched_labs.experiments import crowd
+def test_two_runs_of_any_kind_share_a_figure_and_three_do_not(
+    tiny: Callable[[str], Result], own_lock: None
+) -> None:
+    from sched_labs.topics.context_switch.crowd import experiment as crowd
 
-    first, second = (crowd.switch(profile="tiny", save=False, progress=False) for _ in range(2))
+    first, second = tiny("crowd.switch"), crowd.switch(profile="tiny", save=False, progress=False)
     figure = figures.compare(first, second)
-    assert figure.data.equals(figures.crowd.frame(first)) and "recorded" in figure.svg()
+    assert figure.data.equals(crowd_figure.frame(first)) and "recorded" in figure.svg()
     with pytest.raises(ResultError, match="Give two"):
         figures.compare(first, second, first)
 
@@ -523,8 +530,8 @@ def test_a_figure_is_described_for_those_who_cannot_see_it() -> None:
     html = figure._repr_html_()
     assert html.startswith('<figure class="sl-figure">') and html.endswith("</figure>")
     assert (
-        f'<figcaption class="sl-caption">{figure.caption}<br><small>{figure.provenance}</small></figcaption>'
-        in html
+        f'<figcaption class="sl-caption">{figure.caption}<details class="sl-whence"><summary>' in html
+        and f"<p>{figure.provenance}</p></details></figcaption>" in html
     )
 
 
@@ -559,8 +566,8 @@ def test_figures_need_no_global_state() -> None:
     import sys
 
     code = (
-        "import sys; from sched_labs import figures; "
-        "from sched_labs.figures import style; "
+        "import sys; from sched_labs import draw as figures; "
+        "from sched_labs.draw import style; "
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -629,7 +636,7 @@ def test_every_colour_has_its_own_value() -> None:
     for theme in ("light", "dark"):
         values = [getattr(shade, theme) for shade in style.PALETTE.values()]
         assert len(values) == len(set(values))
-    sheet = svg._stylesheet()
+    sheet = svg.stylesheet()
     assert all(f"--sl-{name}:" in sheet for name in style.PALETTE)
 
 
@@ -657,7 +664,9 @@ def test_saving_says_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="cannot be saved as"):
         figure.save(tmp_path / "figure.gif")
     with pytest.raises(ResultError, match="Cannot write"):
-        figure.save(tmp_path / "nowhere" / "figure.svg")
+        figure.save(Path("/dev/full/figure.svg"))
+    with pytest.raises(ResultError, match="nobody's home"):
+        figure.save("~no-such-user/figure.svg")
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultError, match="Cannot write"):
         figure.save(tmp_path / "file" / "figure.png")
@@ -718,7 +727,11 @@ def test_a_result_plots_itself() -> None:
         for condition, partner in (("alone", 0), ("after_switch", 0), ("after_switch", MIB))
     ]  # fmt: skip
     result = Result(
-        "warmup.sweep", pd.DataFrame(rows), dict(MACHINE), {"line_bytes": 64}, [Note("flag", "Made up.")]
+        "warmup.sweep",
+        pd.DataFrame(rows),
+        dict(MACHINE),
+        {"line_bytes": 64},
+        notes=[Note("flag", "Made up.")],
     )
     figure = result.plot(predictions=[{"value": 5, "unit": "µs"}])
     assert figure.kind == result.kind

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from test_figures import made_histogram, made_matrix, made_warmup
 
-from sched_labs import figures
-from sched_labs.figures import style
+from sched_labs import draw as figures
+from sched_labs.draw import style
 
 FIGURES = "".join(figures.draw(make())._repr_html_() for make in (made_warmup, made_matrix, made_histogram))
 # What the figure sees of its surroundings: attributes of <html>, of <body>, the system's wish, the medium.

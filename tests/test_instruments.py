@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from sched_labs import workloads
-from sched_labs.errors import ParameterError, WorkloadError
-from sched_labs.experiments import instruments as experiment
-from sched_labs.figures import instruments as figure
+from sched_labs.core.errors import ParameterError, WorkloadError
+from sched_labs.core.result import Result, load
 from sched_labs.machine import files
 from sched_labs.probes import runqlat, schedstat
 from sched_labs.probes.waits import bin_edges_ns
-from sched_labs.result import Result, load
+from sched_labs.topics.scheduler_latency.instruments import experiment, figure
 
 CPU = max(os.sched_getaffinity(0))
 
@@ -58,8 +58,8 @@ def test_the_wake_up_probe_refuses(wrong: list[str]) -> None:
         workloads.start("wakeup", wrong)
 
 
-def test_every_instrument_sees_the_same_run(tmp_path: Path) -> None:
-    result = experiment.compared(profile="tiny", progress=False, save=False)
+def test_every_instrument_sees_the_same_run(tiny: Callable[[str], Result], tmp_path: Path) -> None:
+    result = tiny("instruments.compared")
     expected = {"own_clock"}
     expected |= {"bpf"} if runqlat.available().ok else set()
     expected |= {"schedstat"} if schedstat.available().ok else set()

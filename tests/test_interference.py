@@ -7,15 +7,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_labs import lock, workloads
-from sched_labs.errors import ParameterError, ResultError, WorkloadError
-from sched_labs.experiments import find
-from sched_labs.experiments import interference as experiment
-from sched_labs.figures import interference as figure
+from sched_labs import workloads
+from sched_labs.core import lock
+from sched_labs.core.errors import ParameterError, ResultError, WorkloadError
+from sched_labs.core.registry import find
+from sched_labs.core.result import Result, load
 from sched_labs.machine import files
 from sched_labs.probes import runqlat
 from sched_labs.probes.channel import Availability
-from sched_labs.result import Result, load
+from sched_labs.topics.scheduler_latency.interference import experiment, figure
 
 HERE = runqlat.available()
 
@@ -61,7 +61,7 @@ def test_a_writer_needs_a_folder(tmp_path: Path) -> None:
 def test_packets_make_softirqs_and_files_do_not(tmp_path: Path) -> None:
     result = measured()
     assert find("interference.neighbours") is experiment.neighbours
-    trials = pd.DataFrame(result.parameters["trials_counted"]).set_index(["neighbour", "nice"])
+    trials = result.tables["trials_counted"].set_index(["neighbour", "nice"])
     assert set(trials.index.get_level_values("neighbour")) == set(experiment.NEIGHBOURS)
     assert trials.loc[("packets", 0), "units"] > 0 and trials.loc[("files", 0), "units"] > 0
     assert trials.loc[("nobody", 0), "units"] == 0
@@ -92,8 +92,12 @@ def test_without_bpf_only_the_sum_is_known(monkeypatch: pytest.MonkeyPatch) -> N
     assert not result.summary()["attributed"].any()
     assert any("No BPF." in note.text for note in result.notes)
     assert set(result.data["part"]) <= {"unattributed", "over_it"}
-    with pytest.raises(ResultError):
-        figure.frame(result)
+    with pytest.raises(ResultError) as refused:
+        result.plot()
+    assert refused.value.lacking
+    monkeypatch.setattr("sched_labs.core.result.in_notebook", lambda: True)
+    shown = result.plot()
+    assert "Not measured on this machine" in shown.provenance
 
 
 @pytest.mark.parametrize(

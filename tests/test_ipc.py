@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from claim_cases import Case, judged, without_a_case
+from claim_cases import Case, judged, of, without_a_case
 from test_experiments import documented_columns, gone
 
-from sched_labs import experiments
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN, judge
-from sched_labs.claims.ipc import CLAIMS
-from sched_labs.errors import ParameterError
-from sched_labs.experiments import ipc
-from sched_labs.result import Result, from_json
+from sched_labs.core import registry
+from sched_labs.core.errors import ParameterError
+from sched_labs.core.result import Result, from_json
+from sched_labs.topics.switching_less.ipc import experiment as ipc
 
 Row = dict[str, Any]
+
+
+CLAIMS = of("ipc")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ def tiny(own_lock: None) -> Result:
 
 
 def test_it_is_found_by_name() -> None:
-    assert experiments.find("ipc.causes") is ipc.causes
+    assert registry.find("ipc.causes") is ipc.causes
 
 
 def test_each_condition_that_this_machine_has_is_measured(tiny: Result) -> None:
@@ -110,15 +112,18 @@ def test_counted_instructions_become_an_ipc() -> None:
 
 
 def test_events_are_counted_in_the_victim_while_it_walks(own_lock: None) -> None:
-    """With software events, because this machine may have no others."""
+    """With software events, because this machine may have no others.
+
+    On a busy machine a block may be no more than one stint: 2 ms, beside which the looks around it are short.
+    """
     run = ipc.causes(
-        profile="tiny", trials=1, switch_every_us=200, stream_bytes=1 << 20, set_bytes=1 << 16,
+        profile="tiny", trials=1, switch_every_us=2000, stream_bytes=1 << 20, set_bytes=1 << 16,
         events=["task-clock", "page-faults"], save=False, progress=False,
     )  # fmt: skip
     if "task-clock" not in run.data:
         assert any("may not be counted" in note.text for note in run.notes)
         pytest.skip("this user may count nothing")
-    assert run.parameters["events"] == ["task-clock", "page-faults"]
+    assert run.facts["events"] == ["task-clock", "page-faults"]
     counted_ns = run.data["task-clock"] * run.data["lines"]
     assert (counted_ns / run.data["cpu_ns"]).between(0.8, 1.2).all()
 
@@ -176,7 +181,8 @@ class Notes:
             for name, each in rates.items() for trial, rate in zip(range(trials), each, strict=True)
         ]  # fmt: skip
         self.rows = [pd.DataFrame(rows)]
-        self.parameters = {"conditions": list(rates), "switch_every_ns": 1e6}
+        self.parameters = {"conditions": list(rates)}
+        self.facts = {"switch_every_ns": 1e6}
         self.said: list[tuple[str, str]] = []
 
     def note(self, level: str, text: str) -> None:
@@ -233,6 +239,7 @@ def cause(
 ALONE = cause("alone")
 SWITCHED = cause("switches", 0.3, 9000, 19_000)
 BARE = cause("bare", 0.06, 9500, 20_000)
+SAME = cause("bare", 0.29, 9500, 20_000)  # switches that cost as much whatever is touched
 CLAIM = {claim.id: claim for claim in CLAIMS}
 CASES: list[Case] = [
     ("000-134", HOLDS, [ALONE, SWITCHED, cause("streamer")], "30% (28% to 32%) with switches at 9,000"),
@@ -240,16 +247,17 @@ CASES: list[Case] = [
     ("000-134", FAILS, [ALONE, SWITCHED, cause("sibling", 0.4)], "with a busy SMT sibling at 10 switches"),
     ("000-134", UNKNOWN, [ALONE, SWITCHED, cause("streamer", 0.1, half=0.3)], "effect is clear"),
     ("000-134", UNKNOWN, [ALONE, SWITCHED], "one CPU only"),
-    ("000-081", HOLDS, [ALONE, SWITCHED, cause("bare", 0.29, 9500)], "about as much, whatever is touched"),
+    ("000-081", UNKNOWN, [ALONE, SWITCHED, cause("bare", 0.29, 9500)], "chose this rate for its loss"),
     ("000-081", FAILS, [ALONE, SWITCHED, BARE], "6% (4% to 8%) with switches to a partner who touches"),
     ("000-081", FAILS, [ALONE, cause("switches", 0.3, 800)], "below 5,000 a second"),
     ("000-081", UNKNOWN, [ALONE, cause("switches", 0.3, 5000), BARE], "did not switch more than 5,000"),
-    ("000-081", UNKNOWN, [ALONE, SWITCHED, cause("bare", 0.22, 9500)], "Whether both cost as much"),
+    ("000-081", UNKNOWN, [ALONE, SWITCHED, cause("bare", 0.22, 9500)], "chose this rate"),
     ("000-081", UNKNOWN, [ALONE, SWITCHED], "did not measure 'bare'"),
-    ("000-139", HOLDS, [ALONE, SWITCHED, BARE, cause("streamer", 0.3)], "19,000 times a second with them"),
-    ("000-139", FAILS, [cause("alone", machine=30_000), SWITCHED], "They drown in the switches of others"),
-    ("000-139", UNKNOWN, [cause("alone", machine=9_500), SWITCHED], "too wide"),
-    ("000-139", UNKNOWN, [cause("alone", machine=np.nan), SWITCHED], "does not tell"),
+    ("000-139", HOLDS, [ALONE, SWITCHED, SAME, cause("streamer", 0.3)], "19,000 times a second with them"),
+    ("000-139", FAILS, [ALONE, SWITCHED, BARE, cause("streamer", 0.3)], "with another loss"),
+    ("000-139", FAILS, [cause("alone", machine=30_000), SWITCHED, SAME], "drown in the switches of others"),
+    ("000-139", UNKNOWN, [cause("alone", machine=9_500), SWITCHED, SAME], "too wide"),
+    ("000-139", UNKNOWN, [cause("alone", machine=np.nan), SWITCHED, SAME], "does not tell"),
 ]  # fmt: skip
 
 
@@ -259,4 +267,5 @@ def test_a_constructed_summary_is_judged(case: Case) -> None:
 
 
 def test_every_claim_has_a_case_for_every_outcome() -> None:
-    assert without_a_case(CLAIMS, CASES) == set()
+    # The run chooses its rate for a loss, so that the two together can refute the sentence only.
+    assert without_a_case(CLAIMS, CASES) == {("000-081", HOLDS)}

@@ -19,15 +19,14 @@ import pytest
 from kernels import deterministic
 
 from sched_labs import kernels
-from sched_labs.errors import ParameterError, WorkloadError
-from sched_labs.experiments import find
+from sched_labs.core.errors import ParameterError, WorkloadError
+from sched_labs.core.registry import find
+from sched_labs.kernels import snapshots
 from sched_labs.kernels.errors import GuestError, JobError, KernelError, PackageError, QemuError
 from sched_labs.machine.bpf import bcc_module
 
 CFS, EEVDF = "6.1", "6.12"
 BOTH = pytest.mark.parametrize("name", [CFS, EEVDF])
-
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -73,15 +72,16 @@ def test_a_quota_throttles_in_nearly_every_period(name: str) -> None:
 
 
 @BOTH
-def test_hogs_share_the_cpu_and_the_answer_says_how_it_was_timed(name: str) -> None:
-    answer = kernels.run(name, "sleeper_among_hogs", {"wakes": 200, "hogs": 2, "work_us": 0})
-    assert len(answer.value["late_ns"]) == 200
-    assert len(answer.value["hog_cpu_ns"]) == 2
-    assert sum(answer.value["hog_cpu_ns"]) > 10 * answer.value["sleeper_cpu_ns"]
-    assert answer.timing in ("vm-kvm", "vm-emulated")
-    levels = [level for level, _ in answer.notes]
-    assert ("flag" in levels) == (answer.timing == "vm-emulated")
-    assert answer.kernel.version in answer.key["kernel"]
+def test_hogs_share_the_cpu_and_the_result_says_how_it_was_timed(name: str) -> None:
+    # So seldom that waking takes little of the CPU also where it is emulated slowly, on a busy machine.
+    parameters = {"wakes": 50, "period_us": 20_011, "hogs": 2, "work_us": 0}
+    result = kernels.run_experiment("sleeper.among_hogs", name, parameters, progress=False)
+    assert len(result.data) == 50
+    assert len(result.facts["hog_cpu_ns"]) == 2
+    assert sum(result.facts["hog_cpu_ns"]) > 10 * result.facts["sleeper_cpu_ns"]
+    assert result.timing in ("vm-kvm", "vm-emulated")
+    assert bool(result.flags) == (result.timing == "vm-emulated")
+    assert kernels.get(name).version in result.machine["kernel_package"]
 
 
 @BOTH
@@ -110,18 +110,34 @@ def test_the_probe_knows_whether_there_was_room_elsewhere(name: str) -> None:
 
 
 @BOTH
-def test_two_deterministic_runs_are_the_same_to_the_byte(name: str) -> None:
-    """This one and the recorded one, or where that has another key, two of this machine."""
+def test_a_deterministic_run_is_the_same_to_the_byte_whenever_its_guest_was_booted(name: str) -> None:
+    """From a snapshot, from one that is made anew, and where the key is the recorded one's, as recorded."""
     first = deterministic.run(name)
     deterministic.check_relations(first)
-    why = deterministic.difference(first)
-    if not why:
-        assert first.value == deterministic.recorded(name)["value"]  # type: ignore[index]
-        return
-    second = deterministic.run(name)
-    assert second.key == first.key
-    assert second.value == first.value
-    pytest.skip(f"repeated and plausible, but not compared with the recorded run: {why}")
+    second = deterministic.run(name, booted_anew=True)
+    assert deterministic.as_text(second) == deterministic.as_text(first)
+    if why := deterministic.difference(first):
+        pytest.skip(f"repeated and plausible, but not compared with the recorded run: {why}")
+    assert deterministic.values(first) == deterministic.recorded(name)["value"]  # type: ignore[index]
+
+
+def test_a_guest_that_has_booted_once_is_not_booted_again() -> None:
+    kernels.run(CFS, "hello")
+    before = {path: path.stat().st_mtime_ns for path in snapshots.folder().glob(f"{CFS}-vm-*")}
+    answer = kernels.run(CFS, "hello")
+    assert "booted" not in answer.key["machine"]
+    after = {path: path.stat().st_mtime_ns for path in snapshots.folder().glob(f"{CFS}-vm-*")}
+    assert set(after) == set(before)  # none was made
+    assert after != before  # one was used
+
+
+def test_no_two_restored_guests_draw_the_same_random_numbers(tmp_path: Path) -> None:
+    job = "import os\n\n\ndef draw() -> str:\n    return os.urandom(8).hex()\n"
+    options: dict[str, Any] = {"extra": {"/lab/dice.py": job.encode()}}
+    drawn = {kernels.run(CFS, "dice:draw", timing="vm-emulated", **options).value for _ in range(2)}
+    assert len(drawn) == 2
+    drawn = {kernels.run(CFS, "dice:draw", timing="deterministic", **options).value for _ in range(2)}
+    assert len(drawn) == 1
 
 
 def test_an_experiment_returns_its_result_from_another_kernel() -> None:
@@ -165,7 +181,7 @@ def test_errors_come_out_of_the_guest() -> None:
     with pytest.raises(ParameterError, match="quota"):
         kernels.run(CFS, "throttle", {"quota_percent": 0})
     with pytest.raises(WorkloadError, match="--hogs takes a number"):
-        kernels.run(CFS, "sleeper_among_hogs", {"hogs": 1000})
+        kernels.run(CFS, "long_system_call", {"hogs": 1000})
     with pytest.raises(JobError, match="no_such_module") as failed:
         kernels.run(CFS, "no_such_module:f")
     assert "Traceback" in str(failed.value)
@@ -181,14 +197,12 @@ def test_a_job_that_takes_too_long_meets_its_deadline() -> None:
     before = time.monotonic()
     # On a busy machine the guest may not even be up by then; that is the same deadline.
     with pytest.raises(GuestError, match=r"still working|had not come up"):
-        kernels.run(CFS, "sleeper_among_hogs", {"wakes": 30_000}, deadline_s=8)
-    assert time.monotonic() - before < 60  # 30,000 wake-ups, 2 ms apart, cannot have been over by then
+        kernels.run(CFS, "long_system_call", {"wakes": 60_000}, deadline_s=8)
+    assert time.monotonic() - before < 60  # 60,000 wake-ups, 1 ms apart, cannot have been over by then
 
 
 def test_nothing_runs_on_after_a_kill(tmp_path: Path) -> None:
-    program = (
-        f"from sched_labs import kernels; kernels.run({CFS!r}, 'sleeper_among_hogs', {{'wakes': 30000}})"
-    )
+    program = f"from sched_labs import kernels; kernels.run({CFS!r}, 'long_system_call', {{'wakes': 60000}})"
     host = subprocess.Popen([sys.executable, "-c", program], env=os.environ | {"TMPDIR": str(tmp_path)})
     try:
         deadline = time.monotonic() + 120  # another measurement may hold the machine
@@ -199,7 +213,7 @@ def test_nothing_runs_on_after_a_kill(tmp_path: Path) -> None:
         time.sleep(1)
         host.send_signal(signal.SIGKILL)
         host.wait()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while any(Path(f"/proc/{pid}").exists() for pid in guests):
             assert time.monotonic() < deadline, "QEMU outlived its host"
             time.sleep(0.05)

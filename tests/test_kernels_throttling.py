@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kernels import throttling
 
-from sched_labs.errors import ParameterError
+from sched_labs.core.errors import ParameterError
 from sched_labs.kernels.errors import PackageError, QemuError
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("own_lock")]
+pytestmark = pytest.mark.usefixtures("own_lock")
 
 
 def booted(kernel: str, timing: str, *names: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def test_the_probe_and_cpu_stat_agree_and_partitions_are_made_on_a_new_kernel() 
 
 
 def test_only_partitions_that_the_kernel_has_are_asked_for() -> None:
-    from sched_labs.cgroups import Group
+    from sched_labs.limits.cgroups import Group
 
     with pytest.raises(
         ParameterError, match=r"cpuset.cpus.partition does not take 'mine'.*\n.*root, isolated"

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sched_labs import knobs, machine
-from sched_labs.errors import ParameterError, PlacementError
+from sched_labs import machine
+from sched_labs.core.errors import ParameterError, PlacementError
 from sched_labs.machine.facts import Fact
+from sched_labs.steer import knobs
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_puts_back_when_python_is_killed(knob: Path) -> None:
     program = f"""
 import time
 from pathlib import Path
-from sched_labs import knobs
+from sched_labs.steer import knobs
 knobs.movable = lambda name: (Path({str(knob)!r}), 2800000)
 with knobs.moved("base_slice_ns", 20_000_000):
     print("moved", flush=True)

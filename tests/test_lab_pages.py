@@ -17,10 +17,11 @@ LABS = lab_pages.labs_of(BOOK)
 
 
 @pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
-def test_a_lab_is_in_the_contents_with_its_notes(lab: labs.Lab) -> None:
+def test_a_lab_is_in_the_contents_and_its_notes_are_in_those_for_instructors(lab: labs.Lab) -> None:
     contents = (ROOT / "_toc.yml").read_text(encoding="utf-8")
-    for page in ("sheet", "instructor"):
-        assert f"file: labs/{lab.name}/{page}\n" in contents
+    assert f"file: labs/{lab.name}/sheet\n" in contents
+    assert "instructor" not in contents
+    assert f"labs/{lab.name}/instructor" in str(lab_pages.for_instructors(BOOK, chapters(BOOK)))
     assert 20 <= lab.minutes <= 90
     assert labs.find(lab.word) == lab
     assert lab_pages.leading_to(lab, chapters(BOOK)), "no chapter links to it"
@@ -44,8 +45,8 @@ def test_a_page_tells_how_to_begin_and_gives_nothing_away(lab: labs.Lab, tmp_pat
     for solution in (lab.folder / "solution").iterdir():
         text = solution.read_text(encoding="utf-8")
         longest = max((line.strip() for line in text.splitlines()), key=len)
-        for written in ("sheet.md", "instructor.md"):
-            assert longest not in (tmp_path / "labs" / lab.name / written).read_text(encoding="utf-8")
+        assert longest not in page
+    assert not (tmp_path / "labs" / lab.name / "instructor.md").exists()
     assert not re.search(r"^\|.*\| \|", page, re.MULTILINE), "a head that a screen reader cannot read"
 
 
@@ -59,6 +60,25 @@ def test_a_lab_names_the_chapters_that_lead_to_it(tmp_path: Path) -> None:
     table = generated.fill("<!-- sched-labs: labs -->", generated.Material(BOOK, [part]))
     assert table.count("\n") == 1 + len(LABS)
     assert "(../notebooks/90-a.ipynb)" in table.splitlines()[2]
+
+
+def test_a_lab_leads_to_the_order_of_diagnosis() -> None:
+    assert re.search(r"\.ipynb#the-order-of-diagnosis$", lab_pages.order_of_diagnosis(chapters(BOOK)))
+    assert lab_pages.order_of_diagnosis([]) == ""
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
+def test_a_sheet_has_hints_that_a_terminal_keeps_for_later(lab: labs.Lab) -> None:
+    written = (lab.folder / "sheet.md").read_text(encoding="utf-8")
+    assert len(lab.hints) == written.count("<details>") >= 2
+    assert "<details>" not in lab.sheet and "<summary>" not in lab.sheet
+    for hint in lab.hints:
+        assert hint in written and hint not in lab.sheet
+        assert not hint.startswith("<") and not hint.endswith(">")
+    assert f"sched-labs lab hint {lab.word}" in lab.sheet
+    # Nothing else is left out.
+    assert re.findall("^## .*", lab.sheet, re.MULTILINE) == re.findall("^## .*", written, re.MULTILINE)
+    assert lab.sheet.partition("## Questions")[2] == written.partition("## Questions")[2]
 
 
 def test_a_book_without_labs_is_a_book(tmp_path: Path) -> None:
@@ -83,7 +103,8 @@ def test_instructors_find_the_notes_of_every_lab() -> None:
 )
 def test_readers_are_told_of_commands_that_exist(page: str, least: int) -> None:
     """Every command in the page is one that the program takes, with those options."""
-    from sched_labs import cli, experiments
+    from sched_labs import cli
+    from sched_labs.core import registry
 
     text = (ROOT / page).read_text(encoding="utf-8")
     # A command ends with its line, its quotes, or before its remark.
@@ -93,4 +114,4 @@ def test_readers_are_told_of_commands_that_exist(page: str, least: int) -> None:
         options = cli._parser().parse_args(line.split())
         assert callable(options.handler)
         if line.startswith(("demo", "run")):
-            experiments.find(options.experiment)  # refuses a name that none has
+            registry.find(options.experiment)  # refuses a name that none has

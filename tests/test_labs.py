@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import pandas as pd
 import pytest
 
 from sched_labs import cli, labs, machine
-from sched_labs.errors import ParameterError, ResultError, SchedLabError
+from sched_labs.core import registry
+from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
 
 LABS = labs.all_labs()
 NAMES = [lab.name for lab in LABS]
@@ -71,20 +73,17 @@ def test_whatever_the_sheet_compiles_is_laid_out(lab: labs.Lab, data: Path) -> N
 def test_the_solution_passes_and_the_starter_does_not(lab: labs.Lab) -> None:
     if lab.name in NEEDS_TWO and len(machine.survey().cpus_allowed) < 2:
         pytest.skip("this lab needs two CPUs")
-    # A machine that does other things meanwhile can spoil a measurement; not three times in a row.
-    for seed in (1, 2, 3):
-        solved = labs.check_folder(lab, lab.folder / "solution", seed=seed)
-        if solved.passed:
-            break
-    assert solved.passed, str(solved)
+    # Only a machine that does other things meanwhile may leave it open.
+    solved = labs.check_folder(lab, lab.folder / "solution", seed=1)
+    assert solved.passed or (solved.passed is None and solved.doubts), str(solved)
     begun = labs.check_folder(lab, lab.folder / "starter", seed=1)
-    assert not begun.passed, str(begun)
+    assert begun.passed is False or (begun.passed is None and begun.doubts), str(begun)
 
 
 def test_a_lab_from_start_to_solution(
     small: labs.Lab, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(labs.catalogue, "_home", lambda: small.folder.parent)
+    monkeypatch.setattr(registry, "labs", lambda: [small.folder])
     assert cli.main(["lab", "list"]) == 0
     assert "90-small" in capsys.readouterr().out
     assert cli.main(["lab", "check", "small"]) == 2  # not begun
@@ -93,7 +92,7 @@ def test_a_lab_from_start_to_solution(
     mine = data / "90-small" / "answer.py"
     assert mine.read_text() == "def say(): return 5\n"
     assert cli.main(["lab", "check", "small", "--seed", "3"]) == 1
-    assert "missing  it is another number" in capsys.readouterr().out
+    assert "missing      it is another number" in capsys.readouterr().out
     mine.write_text("def say(): return 6\n")
     assert cli.main(["lab", "start", "small"]) == 0  # again: what was written stays
     assert mine.read_text() == "def say(): return 6\n"
@@ -113,20 +112,74 @@ def test_a_lab_from_start_to_solution(
     assert "90-small" in capsys.readouterr().out
 
 
+def test_what_cannot_be_told_is_a_third_outcome(
+    small: labs.Lab, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(registry, "labs", lambda: [small.folder])
+    labs.start(small)
+    head = "from sched_labs.core.errors import ProbeError\ndef check(judge):\n    "
+    unclear = "judge.expect(None, good='', missing='', unclear='it may be 6')"
+    for body, status, said in (
+        (unclear, 3, "cannot tell  it may be 6"),
+        ("judge.can_tell(False, 'too much goes on'); 1 / 0", 3, "cannot tell  too much goes on"),
+        ("raise ProbeError('no probe here')", 3, "This machine could not measure it: no probe here"),
+        (f"judge.expect(True, good='it is 6', missing=''); {unclear}", 3, "ok           it is 6"),
+        (f"judge.expect(False, good='', missing='it is 5'); {unclear}", 1, "missing      it is 5"),
+    ):
+        (small.folder / "check.py").write_text(head + body)
+        assert cli.main(["lab", "check", "small"]) == status
+        out = capsys.readouterr().out
+        assert said in out
+        assert ("not judged" in out, "not yet" in out) == (status == 3, status == 1)
+    assert labs.progress().iloc[0]["passed_at"] == ""
+
+
+def test_hints_come_one_at_a_time_and_are_counted(
+    small: labs.Lab, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(registry, "labs", lambda: [small.folder])
+    assert cli.main(["lab", "hint", "small"]) == 2
+    assert "has no hints" in capsys.readouterr().err
+    folds = "".join(
+        f"<details><summary>{name}</summary>\n\n{text}\n\n</details>\n\n"
+        for name, text in (("First", "It is even."), ("Second", "It is\nbelow seven."))
+    )
+    (small.folder / "sheet.md").write_text(f"# Say six\n\n## Hints\n\n{folds}## Questions\n")
+    assert cli.main(["lab", "start", "small"]) == 0
+    said, laid_out = capsys.readouterr().out, (data / "90-small" / "sheet.md").read_text()
+    for text in (said, laid_out):
+        assert "sched-labs lab hint small" in text and "## Questions" in text
+        assert "even" not in text and "seven" not in text and "<" not in text
+    for first, second in ((True, False), (True, True), (True, True)):
+        assert cli.main(["lab", "hint", "small"]) == 0
+        out = capsys.readouterr().out
+        assert ("It is even." in out, "below seven." in out) == (first, second)
+    assert labs.progress().iloc[0]["hints"] == 2
+
+
 def test_the_same_seed_asks_the_same(small: labs.Lab) -> None:
     first, again, other = (
         labs.check_folder(small, small.folder / "solution", seed=seed) for seed in (7, 7, 8)
     )
     assert first == again and first.remarks != other.remarks
     assert labs.check_folder(small, small.folder / "solution").passed  # a seed of its own
+    for seed in (-1, 1_000_000):
+        with pytest.raises(ParameterError, match="is no seed"):
+            labs.check_folder(small, small.folder / "solution", seed=seed)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("def say(: return 6", "cannot be loaded: SyntaxError"),
+        ("def say(: return 6", "cannot be loaded: SyntaxError: invalid syntax\nanswer.py, line 1: def say("),
+        ("import json\njson.loads('')", "cannot be loaded: JSONDecodeError"),
+        ("import json\njson.loads('')", "\nanswer.py, line 2: json.loads('')"),
         ("def tell(): return 6", "has no function say"),
-        ("def say(): return 1 / 0", "say raised ZeroDivisionError"),
+        (
+            "def say():\n    return 1 / 0",
+            "ZeroDivisionError: division by zero\nanswer.py, line 2: return 1 / 0",
+        ),
+        ("def say(): return say()", "say raised RecursionError"),
         ("print('noise')\ndef say(): return 5", "another number"),
         ("raise SystemExit(0)", "cannot be loaded: SystemExit"),
     ],
@@ -173,13 +226,84 @@ def test_an_endless_loop_ends_and_takes_its_children_with_it(small: labs.Lab, tm
         f"child = subprocess.Popen(['sleep', '600'])\nopen({str(left)!r}, 'w').write(str(child.pid))\n"
         "def say():\n    while True: pass\n"
     )
+    begun = time.monotonic()
+    assert labs.check_folder(small, small.folder / "solution", seed=1).passed
+    usual_s = time.monotonic() - begun  # on a busy machine Python alone may take seconds to start
     with pytest.raises(SchedLabError, match="loop for ever"):
-        labs.check_folder(small, folder, seed=1, deadline_s=5)
-    end = time.monotonic() + 5
-    stat = Path(f"/proc/{left.read_text()}/stat")
+        labs.check_folder(small, folder, seed=1, deadline_s=3 + 3 * usual_s)
+    assert gone(int(left.read_text()))
+
+
+def gone(pid: int, within_s: float = 5) -> bool:
+    """Whether a process ends, by and by."""
+    end, stat = time.monotonic() + within_s, Path(f"/proc/{pid}/stat")
     while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < end
+        if time.monotonic() > end:
+            return False
         time.sleep(0.05)
+    return True
+
+
+def test_a_child_in_a_session_of_its_own_does_not_outlive_the_check(small: labs.Lab, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "answer.py").write_text(
+        "import subprocess\n"
+        "child = subprocess.Popen(['sh', '-c', 'echo $$ > left; exec sleep 600'],\n"
+        f"    cwd={str(tmp_path)!r}, start_new_session=True)\n"
+        "def say(): return 6\n"
+    )
+    assert labs.check_folder(small, folder, seed=1).passed
+    assert gone(int((tmp_path / "left").read_text()), within_s=0)
+
+
+def test_a_check_ends_with_whoever_started_it(small: labs.Lab, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    left = tmp_path / "left"
+    (folder / "answer.py").write_text(
+        "import os, pathlib\n"
+        f"def say():\n    pathlib.Path({str(left)!r}).write_text(f'{{os.getpid()}} ')\n    while True: pass\n"
+    )
+    code = (
+        "import sys; from pathlib import Path; from sched_labs import labs\n"
+        "labs.check_folder(labs.Lab(Path(sys.argv[1])), Path(sys.argv[2]))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, small.folder, folder])
+    try:
+        end = time.monotonic() + 60
+        while not (left.exists() and left.read_text().endswith(" ")):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    finally:
+        parent.kill()
+        parent.wait()
+    assert gone(int(left.read_text()), within_s=20)
+
+
+@pytest.mark.parametrize(
+    "text", ["os._exit(0)", "os._exit(3)", "os.kill(os.getpid(), 9)", "os.fork(); return 6"]
+)
+def test_code_that_ends_the_check_is_told_so(small: labs.Lab, tmp_path: Path, text: str) -> None:
+    (tmp_path / "answer.py").write_text(f"import os\ndef say(): {text}\n")
+    with pytest.raises(SchedLabError, match="before it had said what it found") as raised:
+        labs.check_folder(small, tmp_path, seed=1)
+    assert "Return from your function" in raised.value.remedy
+
+
+def test_a_keeper_lets_processes_end_by_themselves_for_a_moment(tmp_path: Path) -> None:
+    """So that the guard of a control group takes it away before it is ended."""
+    guard = (
+        "setsid sh -c 'touch begun; sleep 0.5; touch tidied' &\n"
+        "setsid sh -c 'echo $$ > left; exec sleep 600' &\n"
+        "until [ -e begun ] && [ -s left ]; do sleep 0.01; done; exit 3"
+    )
+    keeper = [sys.executable, "-I", labs.keeper.__file__, "60", "sh", "-c", guard]
+    child = subprocess.Popen(keeper, cwd=tmp_path, stdin=subprocess.PIPE)
+    assert child.wait(60) == 3 and child.stdin
+    child.stdin.close()
+    assert (tmp_path / "tidied").exists()
+    assert gone(int((tmp_path / "left").read_text()), within_s=0)
 
 
 def test_settings_are_read_strictly(small: labs.Lab, tmp_path: Path) -> None:
@@ -200,7 +324,8 @@ def test_a_check_that_breaks_says_where_to_look(small: labs.Lab) -> None:
     (small.folder / "check.py").write_text("def check(judge):\n    None + 1\n")
     with pytest.raises(SchedLabError, match="broke") as raised:
         labs.check_folder(small, small.folder / "solution", seed=1)
-    assert "If that line is in your file, mend it there" in raised.value.remedy
+    assert "None + 1" in raised.value.what
+    assert "If its last line is in your file, mend it there" in raised.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -226,19 +351,24 @@ def test_a_lab_that_is_not_there() -> None:
         labs.find("knitting")
     with pytest.raises(ParameterError, match="Several labs"):
         labs.find("size")
-    assert labs.find("4") == labs.find("convoy")
+    assert labs.find("4") == labs.find("04") == labs.find("convoy")
+    # Python takes more for a digit than the ten, and refuses to read a number of 5,000 of them.
+    for name in ("²", "٤", "", "0", "-1", "4.0", "9" * 5000, "../04-beat-the-convoy", "\0"):
+        with pytest.raises(ParameterError, match="There is no lab"):
+            labs.find(name)
 
 
-def test_unreadable_progress_is_told(data: Path) -> None:
+@pytest.mark.parametrize(
+    "damaged", ["[]", "{", '{"a": 1}', '{"a": {"hints": "x"}}', '{"a": {"passed_at": []}}', "[" * 100_000]
+)
+def test_unreadable_progress_is_told(data: Path, damaged: str) -> None:
     data.mkdir(parents=True)
-    (data / "progress.json").write_text("[]")
+    (data / "progress.json").write_text(damaged)
     with pytest.raises(ResultError, match="Move the file away"):
         labs.progress()
 
 
 def test_sources_of_labs_compile_without_warnings(tmp_path: Path) -> None:
-    import subprocess
-
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("there is no C compiler")

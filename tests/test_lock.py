@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -16,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from sched_labs import lock
-from sched_labs.errors import BusyError
+from sched_labs.core import lock
+from sched_labs.core.errors import BusyError
 
 HOLD = """
 import sys
 from pathlib import Path
-from sched_labs import lock
+from sched_labs.core import lock
 lock._PLACES = (Path(sys.argv[1]),)
 with lock.machine("the other experiment"):
     print("held", flush=True)
@@ -70,9 +71,14 @@ def test_a_second_process_waits_and_says_so_once(own_place: Path) -> None:
     told: list[str] = []
     with held_elsewhere(own_place) as other:
         assert other.stdin
-        threading.Timer(0.5, other.stdin.close).start()
-        with lock.machine("mine", wait_s=30, waiting=told.append):
-            assert other.wait(timeout=10) == 0
+        end = threading.Timer(0.5, other.stdin.close)
+
+        def waiting(holder: str) -> None:
+            told.append(holder)
+            end.start()  # a second start would be an error
+
+        with lock.machine("mine", wait_s=30, waiting=waiting):
+            assert other.wait(timeout=30) == 0
             assert lock.holder() == f"mine (process {os.getpid()})"
     assert told == [f"the other experiment (process {other.pid})"]
 
@@ -80,7 +86,7 @@ def test_a_second_process_waits_and_says_so_once(own_place: Path) -> None:
 def test_a_killed_holder_frees_the_machine(own_place: Path) -> None:
     with held_elsewhere(own_place) as other:
         other.send_signal(signal.SIGKILL)
-        with lock.machine("mine", wait_s=10):
+        with lock.machine("mine", wait_s=30):
             pass
 
 
@@ -182,3 +188,43 @@ def test_a_link_in_the_place_of_the_file_is_not_followed(own_place: Path, tmp_pa
     with pytest.raises(BusyError, match="cannot be opened"), lock.machine("mine"):
         pytest.fail("followed a link")
     assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("planted", ["pipe", "folder", "another name of a file"])
+def test_what_is_no_lock_file_is_told_and_left_alone(own_place: Path, tmp_path: Path, planted: str) -> None:
+    path, victim = own_place / "sched-labs.lock", tmp_path / "victim"
+    victim.write_text("precious")
+    if planted == "pipe":
+        os.mkfifo(path)
+    elif planted == "folder":
+        path.mkdir()
+    else:
+        path.hardlink_to(victim)
+    assert lock.holder() == ""
+    with pytest.raises(BusyError, match=r"[Rr]emove"), lock.machine("mine"):
+        pytest.fail("took it for a lock")
+    assert victim.read_text() == "precious"
+
+
+def test_a_full_disk_is_told_or_does_not_matter(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with lock.machine("mine", wait_s=0):
+        assert lock.holder() == "another experiment"
+    (own_place / "sched-labs.lock").unlink()
+    real = os.open
+
+    def no_new(path: object, flags: int, *mode: int) -> int:
+        return full() if flags & os.O_CREAT else real(path, flags, *mode)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "open", no_new)
+    with pytest.raises(BusyError, match="No space left on device"), lock.machine("mine"):
+        pytest.fail("held nothing")
+
+
+def test_what_another_user_wrote_there_moves_no_cursor(own_place: Path) -> None:
+    with held_elsewhere(own_place):
+        lock.lock_path().write_bytes(b"\x1b[2J\xffevil\n\x07")
+        assert lock.holder().isprintable() and "evil" in lock.holder()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,17 @@ import pytest
 from ladder_lab import MACHINE, documented, own_lock
 
 from sched_labs import machine, workloads
-from sched_labs.errors import ParameterError, WorkloadError
-from sched_labs.experiments import base, loops
-from sched_labs.result import Result
+from sched_labs.core.errors import ParameterError, WorkloadError
+from sched_labs.core.result import Result
+from sched_labs.run import base
+from sched_labs.topics.latency_ladder.loops import experiment as loops
 
 ALLOWED = sorted(os.sched_getaffinity(0))
 
 
 @pytest.fixture(scope="module")
-def replay(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with own_lock(tmp_path_factory.mktemp("loops")):
-        return loops.counted(profile="tiny", save=False, progress=False)
+def replay(tiny: Callable[[str], Result]) -> Result:
+    return tiny("loops.counted")
 
 
 def test_every_loop_runs_in_every_setting(replay: Result) -> None:
@@ -117,7 +118,7 @@ def made() -> Result:
         )
         for trial in range(3)
     ]
-    return Result("loops.counted", pd.DataFrame(rows), dict(MACHINE), {"last_cpu": 1})
+    return Result("loops.counted", pd.DataFrame(rows), dict(MACHINE), {}, facts={"last_cpu": 1})
 
 
 def test_without_switches_there_is_no_time_per_switch() -> None:
@@ -130,7 +131,7 @@ def test_without_switches_there_is_no_time_per_switch() -> None:
 def test_the_figure_puts_both_quotients_side_by_side() -> None:
     figure = made().plot(recorded=made())
     assert figure.data.name.tolist() == ["timectxsw", "timetctxsw2", "timectxsw"]
-    assert figure.data.error.round(2).tolist()[0] == 2.0
+    assert figure.data.error_ratio.round(2).tolist()[0] == 2.0
     assert figure.caption == (
         "In 1 of 3 cases the kernel counted as many switches as the benchmark assumes (within 2 %). "
         "timetctxsw2 with “No CPU affinity” would report 100 ns a switch and made none."

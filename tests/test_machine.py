@@ -17,7 +17,7 @@ from machines import constructed
 
 import sched_labs
 from sched_labs import machine
-from sched_labs.errors import ParameterError
+from sched_labs.core.errors import ParameterError
 from sched_labs.machine import Machine, cgroup, clock, files, perf, policy, tunables
 from sched_labs.machine.inventory import human
 from sched_labs.machine.seen import Seen
@@ -357,6 +357,7 @@ def test_ubuntu_desktop(made: Callable[[constructed.Tree], Machine]) -> None:
         "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/app.slice/terminal.scope"
     )
     assert m.fact("cgroup.cpu_limit").value == 1.5
+    assert m.fact("cgroup.task_group").value == "its control group"
     assert m.fact("cgroup.memory_limit_bytes").value == 2 << 30
     assert m.fact("bpf.kprobes").value is True
     assert m.fact("bpf.bcc").value == "/usr/lib/python3/dist-packages/bcc"
@@ -418,6 +419,7 @@ def test_sysctl_era(made: Callable[[constructed.Tree], Machine]) -> None:
     assert m.fact("cgroup.version").value == "v1"
     assert m.fact("cgroup.cpu_group").value == "/sys/fs/cgroup/cpu,cpuacct/system.slice/ssh.service"
     assert m.fact("cgroup.cpu_limit").value == 0.2
+    assert m.fact("cgroup.task_group").value == "its control group"
     assert m.fact("policy.rt_group_sched").value is True and m.fact("policy.rt_group_runtime_us").value == 0
     with pytest.raises(ParameterError):
         m.fact("tunable.of_no_vendor")

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import cgroups, figures
-from sched_labs.errors import ParameterError, PlacementError
-from sched_labs.experiments import nested
-from sched_labs.result import Result
+from sched_labs import draw as figures
+from sched_labs.core.errors import ParameterError, PlacementError
+from sched_labs.core.result import Result
+from sched_labs.limits import cgroups
+from sched_labs.topics.cgroup_throttling.nested import experiment as nested
 
 MS = 1_000_000
 
@@ -95,6 +96,8 @@ def test_without_groups_the_thread_runs_alone(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(cgroups.making, "make", refuse)
     result = nested.groups(profile="tiny", save=False, progress=False)
-    assert any(note.level == "missing" and "constructed" in note.text for note in result.notes)
+    assert any(
+        note.level == "missing" and "No control group can be made" in note.text for note in result.notes
+    )
     assert list(result.data.condition) == ["alone"] and not result.data.outer_periods.any()
     assert "nothing held it back" in result.plot().caption

@@ -4,28 +4,51 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from sched_labs.errors import ParameterError, ResultError
-from sched_labs.experiments import observer as experiment
-from sched_labs.experiments import peers
-from sched_labs.figures import observer as figure
-from sched_labs.figures import rates
-from sched_labs.probes import channel, runqlat
-from sched_labs.result import Result, load
+from sched_labs.core import registry
+from sched_labs.core.errors import ParameterError, ProbeError, ResultError
+from sched_labs.core.result import Result, load
+from sched_labs.probes import peers, runqlat, switches
+from sched_labs.probes.channel import Availability
+from sched_labs.probes.helper.btf import PLACE, Btf
+from sched_labs.topics.scheduler_latency.observer import experiment, figure
+from sched_labs.topics.scheduler_latency.observer import figure_rates as rates
 
 pytestmark = pytest.mark.usefixtures("own_lock")
 
 
-def test_observers_take_turns(tmp_path: Path) -> None:
-    result = experiment.cost(profile="tiny", progress=False, save=False)
-    observers = result.parameters["observers"]
+@pytest.mark.parametrize("kind", ["observer.cost", "observer.rates", "offcpu.stacks", "switchgraph.window"])
+def test_where_nothing_can_watch_the_notebook_shows_a_recorded_run(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ProbeError("There is none.", "Get one.")
+
+    none = Availability(False, "There is none.", "Get one.")
+    for probe in (runqlat, switches):
+        monkeypatch.setattr(probe, "available", lambda: none)
+        monkeypatch.setattr(probe, "watch", refuse)
+    monkeypatch.setattr(peers, "running", refuse)
+    run = registry.find(kind)
+    with pytest.raises(ProbeError) as refused:
+        run(profile="tiny", progress=False, save=False)
+    assert refused.value.lacking
+    monkeypatch.setattr("sched_labs.run.base.in_notebook", lambda: True)
+    shown = run(profile="tiny", progress=False, save=False)
+    assert shown.stands_in and "Not measured on this machine" in shown.plot().provenance
+
+
+def test_observers_take_turns(tiny: Callable[[str], Result], tmp_path: Path) -> None:
+    result = tiny("observer.cost")
+    observers = result.facts["observers"]
     assert observers[0] == "none"
     assert set(result.data["observer"]) == set(observers)
     lacking = [note.text for note in result.notes if note.level == "missing"]
@@ -39,7 +62,7 @@ def test_observers_take_turns(tmp_path: Path) -> None:
     assert summary.loc["none", "ratio"] == 1 and summary.loc["none", "added_ns"] == 0
     assert ((summary["ratio_lo"] <= summary["ratio"]) & (summary["ratio"] <= summary["ratio_hi"])).all()
     assert (summary["trials"] == result.parameters["blocks"] * 2).all()
-    assert ("perf" in observers) == bool(result.parameters["data_bytes"])
+    assert ("perf" in observers) == bool(result.facts["data_bytes"])
     again = load(result.save(tmp_path / "kept.json"))
     pd.testing.assert_frame_equal(again.summary(), result.summary())
     if len(observers) > 1:
@@ -108,8 +131,7 @@ def test_stand_in_headers_have_the_fields_where_this_kernel_has_them(tmp_path: P
     if not Path("/sys/kernel/btf/vmlinux").exists():
         pytest.skip("this kernel carries no BTF")
     folder = peers.stand_in_headers(tmp_path / "headers")
-    helper = runpy.run_path(str(channel.OURS / channel.SCRIPT))
-    btf = helper["Btf"](Path(helper["BTF"]).read_bytes())
+    btf = Btf(Path(PLACE).read_bytes())
     task = btf.find(btf.STRUCT, b"task_struct")
     names = re.findall(r" (\w+);", (folder / "include/linux/sched.h").read_text().partition("task_struct")[2])
     fields = [name for name in names if btf.field(task, name.encode())]
@@ -129,9 +151,14 @@ def test_stand_in_headers_have_the_fields_where_this_kernel_has_them(tmp_path: P
 
 def test_observers_at_given_rates(tmp_path: Path) -> None:
     observers = ["ours_attributed", "runqlat"]
-    result = experiment.rates(
-        profile="tiny", progress=False, save=False, observers=observers, bursts_us=[5, 200]
-    )
+    try:
+        result = experiment.rates(
+            profile="tiny", progress=False, save=False, observers=observers, bursts_us=[5, 200]
+        )
+    except ProbeError as error:
+        if not error.lacking:
+            raise
+        pytest.skip(error.what)
     table = result.summary()
     alone = table[table["observer"] == "none"].set_index("burst_us")
     assert alone.loc[5, "switches_per_s"] > alone.loc[200, "switches_per_s"] > 0

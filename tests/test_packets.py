@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from claim_cases import Case, judged, without_a_case
+from claim_cases import Case, judged, of, without_a_case
 from test_experiments import documented_columns, gone
 
-from sched_labs import experiments
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN, judge
-from sched_labs.claims.packets import CLAIMS
-from sched_labs.errors import ParameterError, ResultError
-from sched_labs.experiments import packets
+from sched_labs.core import registry
+from sched_labs.core.errors import ParameterError, ResultError
+from sched_labs.core.result import Result, from_json
 from sched_labs.machine import files
-from sched_labs.result import Result, from_json
+from sched_labs.topics.switching_less.packets import experiment as packets
 
 Row = dict[str, Any]
 
 
+CLAIMS = of("packets")
+
+
 @pytest.fixture(scope="module")
-def tiny(own_lock: None) -> Result:
-    return packets.udp(profile="tiny", save=False, progress=False)
+def tiny(tiny: Callable[[str], Result]) -> Result:
+    return tiny("packets.udp")
 
 
 def test_it_is_found_by_name() -> None:
-    assert experiments.find("packets.udp") is packets.udp
+    assert registry.find("packets.udp") is packets.udp
 
 
 def test_every_way_and_size_is_measured_as_often(tiny: Result) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sched_labs.errors import ParameterError, ProbeError
+from sched_labs.core.errors import ParameterError, ProbeError
 from sched_labs.machine import files, syscalls
 from sched_labs.machine import perf as survey_of_counters
 from sched_labs.probes import perf

@@ -14,35 +14,24 @@ from claim_cases import constructed
 from machines.layouts import layout, without_caches
 from test_experiments import documented_columns, marked_processes
 
-from sched_labs import experiments, figures, kernels, lock, machine
+from sched_labs import draw as figures
+from sched_labs import kernels, machine
 from sched_labs.claims import judge
-from sched_labs.errors import ParameterError
-from sched_labs.experiments import distance, migration, numa, reserved, smt
+from sched_labs.core import lock, registry
+from sched_labs.core.errors import ParameterError
+from sched_labs.core.result import Result, from_json
 from sched_labs.kernels.errors import PackageError, QemuError
 from sched_labs.machine import files
-from sched_labs.result import Result, from_json
+from sched_labs.run import distance
+from sched_labs.topics.pinning.migration import experiment as migration
+from sched_labs.topics.pinning.migration import figure as migration_figure
+from sched_labs.topics.pinning.numa import experiment as numa
+from sched_labs.topics.pinning.reserved import experiment as reserved
+from sched_labs.topics.pinning.smt import experiment as smt
 
 KINDS = ["migration.cost", "smt.sharing", "numa.chase", "reserved.residents"]
 ALLOWED = sorted(os.sched_getaffinity(0))
 KIB = 1024
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Result]:
-    """A tiny run of an experiment, made once; with a lock of our own: disturbed timing does not matter."""
-    place = tmp_path_factory.mktemp("lock") / "lock"
-    place.mkdir()
-    place.chmod(0o1777)
-    runs: dict[str, Result] = {}
-
-    def run(kind: str) -> Result:
-        if kind not in runs:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(lock, "_PLACES", (place,))
-                runs[kind] = experiments.find(kind)(profile="tiny", save=False, progress=False)
-        return runs[kind]
-
-    return run
 
 
 # ---- what holds for all of them ----
@@ -50,7 +39,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Result]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_summary_has_the_documented_columns(kind: str, tiny: Callable[[str], Result]) -> None:
-    prose = experiments.find(kind).summarise.__doc__ or ""
+    prose = registry.find(kind).summarise.__doc__ or ""
     columns = list(tiny(kind).summary().columns)
     assert columns
     assert set(documented_columns(prose)) - set(columns) == set()
@@ -191,12 +180,12 @@ def test_every_distance_has_a_panel_and_what_is_noise_is_faint() -> None:
     figure = figures.draw(result, recorded=result, predictions=[figures.Prediction(400, "µs")])
     panels = figure.mpl.axes
     assert [ax.get_title(loc="left") for ax in panels] == [
-        f"to {figures.migration.WORDS[far]}" for far in distance.DISTANCES[1:]
+        f"to {migration_figure.WORDS[far]}" for far in distance.DISTANCES[1:]
     ]
     for ax in panels:
         drawn = [line for line in ax.get_lines() if line.get_marker() not in ("None", "", None)]
         faint = [
-            line for line in drawn if line.get_alpha() == figures.migration.FAINT and len(line.get_xdata())
+            line for line in drawn if line.get_alpha() == migration_figure.FAINT and len(line.get_xdata())
         ]
         assert {tuple(line.get_xdata()) for line in faint} == {(64 * KIB,)}
         # What is below zero has no place on the axis, and no point.
@@ -409,7 +398,6 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     return {name: from_json(text, name) for name, text in answer.value.items()}
 
 
-@pytest.mark.timeout(300)
 def test_a_guest_with_siblings_and_nodes_moves_to_both(guest: dict[str, Result]) -> None:
     table = guest["cost"].summary().set_index("distance")
     assert list(table.index) == ["same_cpu", "smt_sibling", "other_node"]
@@ -418,7 +406,6 @@ def test_a_guest_with_siblings_and_nodes_moves_to_both(guest: dict[str, Result])
     assert not table["flagged"].any()
 
 
-@pytest.mark.timeout(300)
 def test_a_guest_with_siblings_runs_on_both_at_once(guest: dict[str, Result]) -> None:
     result = guest["sharing"]
     assert result.parameters["cpus"] == {"cores": [3, 1], "siblings": [3, 2], "one_cpu": [3, 3]}
@@ -429,7 +416,6 @@ def test_a_guest_with_siblings_runs_on_both_at_once(guest: dict[str, Result]) ->
     assert "on two threads of one core" in result.plot().caption
 
 
-@pytest.mark.timeout(300)
 def test_a_guest_with_two_nodes_has_near_and_far_memory(guest: dict[str, Result]) -> None:
     result = guest["chase"]
     table = result.summary()

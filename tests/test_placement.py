@@ -10,8 +10,9 @@ import threading
 
 import pytest
 
-from sched_labs import machine, placement
-from sched_labs.errors import PlacementError
+from sched_labs import machine
+from sched_labs.core.errors import PlacementError
+from sched_labs.steer import placement
 
 ALLOWED = sorted(os.sched_getaffinity(0))
 
@@ -74,7 +75,7 @@ def test_a_cpu_outside_the_allowed_set_is_refused() -> None:
     said = on_one_cpu(f"""
 import os
 from sched_labs import placement
-from sched_labs.errors import PlacementError
+from sched_labs.core.errors import PlacementError
 try:
     placement.pin([os.getpid()], [{ALLOWED[-1]}])
 except PlacementError as error:
@@ -86,7 +87,7 @@ except PlacementError as error:
 def test_with_one_cpu_there_is_a_quiet_one_and_no_other() -> None:
     said = on_one_cpu("""
 from sched_labs import placement
-from sched_labs.errors import PlacementError
+from sched_labs.core.errors import PlacementError
 print(placement.quiet_cpu())
 try:
     placement.other_cpu(placement.quiet_cpu())

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from sched_labs import machine, policies
-from sched_labs.errors import ParameterError
+from sched_labs import machine
+from sched_labs.core.errors import ParameterError
 from sched_labs.machine.facts import Fact
+from sched_labs.steer import policies
 
 
 def on_a_thread(do: Callable[[], Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,26 +11,28 @@ import pandas as pd
 import pytest
 from test_experiments import documented_columns, gone
 
-from sched_labs import experiments, policies, workloads
+from sched_labs import workloads
 from sched_labs.claims import judge
-from sched_labs.errors import ParameterError
-from sched_labs.experiments import pool
-from sched_labs.experiments.base import Run
+from sched_labs.core import registry
+from sched_labs.core.errors import ParameterError
+from sched_labs.core.result import Result, from_json
 from sched_labs.probes import runqlat
-from sched_labs.probes.attribution import OCCUPANTS
 from sched_labs.probes.channel import Availability
-from sched_labs.result import Result, from_json
+from sched_labs.probes.waits import OCCUPANTS
+from sched_labs.run.base import Run
+from sched_labs.steer import policies
+from sched_labs.topics.pinning.pool import experiment as pool
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a pool needs two CPUs")
 
 
 @pytest.fixture(scope="module")
-def tiny(own_lock: None) -> Result:
-    return pool.pinned(profile="tiny", save=False, progress=False)
+def tiny(tiny: Callable[[str], Result]) -> Result:
+    return tiny("pool.pinned")
 
 
 def test_it_is_found_by_name() -> None:
-    assert experiments.find("pool.pinned") is pool.pinned
+    assert registry.find("pool.pinned") is pool.pinned
 
 
 @pytest.fixture(scope="module", params=pool.OWNERS)
@@ -168,7 +171,7 @@ def test_the_intruder_came_where_it_was_asked_for(tiny: Result) -> None:
     busy = counted[counted["intruder"] != "none"]
     stall_ns = 1000 * busy["intruder"].map(tiny.parameters["stall_us"])
     assert (busy["stalled_cpu_ns"] > 0).all()
-    if tiny.parameters["intruder_policy"] == "FIFO":  # nobody takes its CPU away, but a hypervisor may
+    if tiny.facts["intruder_policy"] == "FIFO":  # nobody takes its CPU away, but a hypervisor may
         # Interrupts and steal on that CPU are in its time: as much again, or 300 µs where that is more.
         most_ns = stall_ns + stall_ns.clip(lower=300_000)
         assert (busy["stalled_cpu_ns"] < most_ns * busy["stalls"]).all()
@@ -216,7 +219,7 @@ def test_without_privilege_it_says_what_is_missing(own_lock: None, monkeypatch: 
     missing = [note.text for note in run.notes if note.level == "missing"]
     assert any("No probe here. Install it." in text for text in missing)
     assert any("no real-time policy" in text for text in missing)
-    assert run.parameters["intruder_policy"] == "OTHER"
+    assert run.facts["intruder_policy"] == "OTHER"
     assert pool.waits(run).empty
     assert {verdict.outcome for _, verdict in judge(run)}
     assert "p99" in "".join(run.plot().data.columns)

@@ -1,27 +1,30 @@
-"""The privileged helper by itself: what it accepts, what it reads from BTF, and when it ends."""
+"""The privileged programs by themselves: what they accept, what they let go of, what they read from BTF."""
 
 from __future__ import annotations
 
-import importlib.util
+import ast
 import json
 import os
+import resource
+import signal
 import struct
 import subprocess
 import sys
 import time
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from adversary import helper
 
 from sched_labs.probes import channel
+from sched_labs.probes.helper import programs, protocol, watching
+from sched_labs.probes.helper.btf import PLACE, Btf, find_fields
+from sched_labs.probes.helper.protocol import VERSION, Caller, Refused
 
-SCRIPT = channel.OURS / channel.SCRIPT
 REQUEST: dict[str, Any] = {
     "probe": "runqlat",
-    "version": 3,
+    "version": VERSION,
     "scope": "processes",
     "by": "machine",
     "bins": "fine",
@@ -32,24 +35,13 @@ REQUEST: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def helper() -> ModuleType:
-    loader = SourceFileLoader("sched_labs_probe", str(SCRIPT))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    try:
-        loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = before
-    return module
-
-
-def converse(data: bytes, *arguments: str) -> dict[str, Any]:
+def converse(data: bytes, *arguments: str, program: str = channel.PROBE) -> dict[str, Any]:
     """The first record of a helper that is given `data` and then the end of its stdin."""
     done = subprocess.run(
-        [channel.PYTHON, "-I", str(SCRIPT), *arguments], input=data, capture_output=True, timeout=30
+        [channel.PYTHON, "-I", str(channel.OURS / program), *arguments],
+        input=data,
+        capture_output=True,
+        timeout=30,
     )
     assert b"Traceback" not in done.stderr, done.stderr.decode()
     assert done.returncode == 1
@@ -79,6 +71,7 @@ def converse(data: bytes, *arguments: str) -> dict[str, Any]:
 )
 def test_refuses_what_is_no_request(line: bytes) -> None:
     assert converse(line)["record"] == "error"
+    assert converse(line, program=channel.LEND)["record"] == "error"
 
 
 @pytest.mark.parametrize(
@@ -120,15 +113,15 @@ def test_refuses_what_is_no_request(line: bytes) -> None:
         ("program", "int main() {}"),
     ],
 )
-def test_refuses_wrong_values(helper: ModuleType, name: str, value: object) -> None:
-    assert helper.parse_request(json.dumps(REQUEST).encode()) == REQUEST
-    with pytest.raises(helper.Refused):
-        helper.parse_request(json.dumps({**REQUEST, name: value}).encode())
+def test_refuses_wrong_values(name: str, value: object) -> None:
+    watching.check(REQUEST)
+    with pytest.raises(Refused):
+        watching.check({**REQUEST, name: value})
 
 
 SWITCHES: dict[str, Any] = {
     "probe": "switches",
-    "version": 3,
+    "version": VERSION,
     "scope": "processes",
     "pids": [1],
     "stacks": True,
@@ -140,31 +133,36 @@ SWITCHES: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("name", "value"), [("stacks", 1), ("scope", "cgroup"), ("by", "thread"), ("attribution", False)]
 )
-def test_refuses_wrong_values_of_switches(helper: ModuleType, name: str, value: object) -> None:
-    assert helper.parse_request(json.dumps(SWITCHES).encode()) == SWITCHES
-    with pytest.raises(helper.Refused):
-        helper.parse_request(json.dumps({**SWITCHES, name: value}).encode())
+def test_refuses_wrong_values_of_switches(name: str, value: object) -> None:
+    watching.check(SWITCHES)
+    with pytest.raises(Refused):
+        watching.check({**SWITCHES, name: value})
 
 
-def test_refuses_a_missing_value(helper: ModuleType) -> None:
+def test_refuses_a_missing_value() -> None:
     for name in REQUEST:
-        with pytest.raises(helper.Refused, match=r"exactly|must name"):
-            helper.parse_request(json.dumps({k: v for k, v in REQUEST.items() if k != name}).encode())
+        with pytest.raises(Refused, match=r"exactly|must name"):
+            watching.check({k: v for k, v in REQUEST.items() if k != name})
 
 
 def test_refuses_arguments() -> None:
     assert "no arguments" in converse(json.dumps(REQUEST).encode() + b"\n", "--help")["what"]
 
 
-def test_refuses_a_request_that_does_not_come(helper: ModuleType) -> None:
+def test_refuses_a_request_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
+    before = os.dup(0)
     try:
+        os.dup2(reading, 0)
+        os.set_blocking(0, False)
         os.write(writing, b'{"probe"')
-        with pytest.raises(helper.Refused, match="No request came"):
-            helper.read_line(reading, 1000, 0.05)
+        monkeypatch.setattr(protocol, "REQUEST_S", 0.05)
+        with pytest.raises(Refused, match="No request came"):
+            protocol.read_request()
     finally:
-        os.close(reading)
-        os.close(writing)
+        os.dup2(before, 0)
+        for fd in (reading, writing, before):
+            os.close(fd)
 
 
 def test_refuses_a_dead_process() -> None:
@@ -174,40 +172,108 @@ def test_refuses_a_dead_process() -> None:
     assert str(child.pid) in record["what"] and record["remedy"]
 
 
-def test_refuses_a_zombie(helper: ModuleType) -> None:
+def test_refuses_a_zombie() -> None:
     child = subprocess.Popen(["true"])
     try:
-        time.sleep(0.2)
-        with pytest.raises(helper.Refused, match="has ended"):
-            helper.hold(child.pid, helper.Caller({}))
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(Refused, match="has ended"):
+            Caller({}).hold(child.pid)
     finally:
         child.wait()
 
 
-def test_refuses_a_process_of_another_user(helper: ModuleType) -> None:
-    caller = helper.Caller({})
+def test_refuses_a_process_of_another_user() -> None:
+    caller = Caller({})
     caller.uid = 54321
-    with pytest.raises(helper.Refused, match="belongs to another user"):
-        helper.hold(os.getpid(), caller)
+    with pytest.raises(Refused, match="belongs to another user"):
+        caller.hold(os.getpid())
 
 
-def test_the_caller_is_who_called_sudo(helper: ModuleType) -> None:
+def test_the_caller_is_who_called_sudo() -> None:
     if os.getuid() != 0:
         # Then nobody but the user is believed.
-        assert helper.Caller({"SUDO_UID": "0", "SUDO_GID": "0"}).uid == os.getuid()
+        assert Caller({"SUDO_UID": "0", "SUDO_GID": "0"}).uid == os.getuid()
         return
-    caller = helper.Caller({"SUDO_UID": "1234", "SUDO_GID": "5678"})
+    caller = Caller({"SUDO_UID": "1234", "SUDO_GID": "5678"})
     assert (caller.uid, caller.gid) == (1234, 5678)
-    assert helper.Caller({}).uid == 0
+    assert Caller({}).uid == 0
     for broken in ({"SUDO_UID": "1234"}, {"SUDO_UID": "x", "SUDO_GID": "1"}):
-        with pytest.raises(helper.Refused):
-            helper.Caller(broken)
+        with pytest.raises(Refused):
+            Caller(broken)
 
 
-def test_the_helper_is_python_3_9(helper: ModuleType) -> None:
-    import ast
+def test_the_helper_is_python_3_9() -> None:
+    files = [*channel.OURS.glob("*.py"), channel.OURS / channel.PROBE, channel.OURS / channel.LEND]
+    assert len(files) >= 7
+    for path in files:
+        ast.parse(path.read_text(), feature_version=(3, 9))
 
-    ast.parse(SCRIPT.read_text(), feature_version=(3, 9))
+
+# ---- what the caller hands down ---------------------------------------------------------------------------
+
+
+CAP_SYS_RESOURCE = 24
+
+
+def spoil() -> None:
+    """What a caller can leave to the program that it starts, short of what only root can undo."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    for number in (signal.SIGALRM, signal.SIGTERM):
+        os.kill(os.getpid(), number)  # it waits until it is let through
+    resource.setrlimit(resource.RLIMIT_CPU, (500, 1000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    os.umask(0)
+
+
+@pytest.mark.parametrize("program", [channel.PROBE, channel.LEND])
+def test_nothing_that_the_caller_hands_down_is_kept(program: str) -> None:
+    with helper(program=program, preexec_fn=spoil) as running:
+        running.until(lambda: "\nUmask:\t0077" in running.status, "has begun")
+        said = dict(line.split(":\t", 1) for line in running.status.splitlines())
+        assert int(said["SigBlk"], 16) == 0
+        # Python leaves SIGPIPE ignored: a write says it.
+        assert int(said["SigIgn"], 16) == 1 << (signal.SIGPIPE - 1)
+        limits = Path(f"/proc/{running.process.pid}/limits").read_text()
+        (soft, hard) = next(line.split()[3:5] for line in limits.splitlines() if "cpu time" in line)
+        assert soft == hard == ("unlimited" if int(said["CapEff"], 16) >> CAP_SYS_RESOURCE & 1 else "1000")
+        time.sleep(0.6)  # the timer that was handed down would have ended it
+        assert running.process.poll() is None
+
+
+@pytest.mark.parametrize("program", [channel.PROBE, channel.LEND])
+@pytest.mark.parametrize("access", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR])
+def test_nothing_but_a_pipe_is_written_to(program: str, access: int, tmp_path: Path) -> None:
+    """What the caller may only read can be given as stdout; opened anew by root it could be written to."""
+    file = tmp_path / "precious"
+    file.write_text("precious")
+    pipes = os.pipe()
+    for stdout in (os.open(file, access), pipes[0]):  # the wrong end of a pipe, too
+        with helper(program=program, stdout=stdout, stderr=subprocess.DEVNULL) as running:
+            running.send("no request")
+            assert running.process.wait(20) == 1
+        os.close(stdout)
+    os.close(pipes[1])
+    assert file.read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a privileged program has places to give away")
+def test_a_user_has_few_at_once() -> None:
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        running = [stack.enter_context(helper(uid=54321)) for _ in range(protocol.SLOTS + 1)]
+        other = stack.enter_context(helper(uid=54322))
+        # Whoever comes too late is told so at once; the others wait for a request.
+        refused = running[0].first_of(running)
+        assert "run for you already" in refused.read()["what"] and refused.process.wait(10) == 1
+        assert sum(one.process.poll() is None for one in running) == protocol.SLOTS
+        next(one for one in running if one.process.poll() is None).close()
+        for one in (other, stack.enter_context(helper(uid=54321))):
+            one.send("{}")
+            assert "must name" in one.read()["what"]
 
 
 # ---- BTF --------------------------------------------------------------------------------------------------
@@ -264,7 +330,12 @@ def kernel_btf(*, old: bool = False, nested: bool = False, without: str = "", pi
     w.add("color", 6, 4, w.name("RED"), 0, w.name("BLUE"), 1, parts=2)  # an enum, to be stepped over
     w.add("", 3, 0, number, number, 4)  # an array
     state = ("state", w.add("", 9, long), 16) if old else ("__state", unsigned, 24)
-    fields = [f for f in (state, ("pid", pid_t, 100), ("tgid", pid_t, 104)) if f[0] != without]
+    uid = w.struct("kuid_t", 4, [("val", unsigned, 0)])
+    cred = w.struct("cred", 40, [("uid", uid, 8), ("suid", uid, 16), ("euid", uid, 24)])
+    signals = w.struct("signal_struct", 20, [("live", w.struct("atomic_t", 4, [("counter", number, 0)]), 4)])
+    ids = [("pid", pid_t, 100), ("tgid", pid_t, 104)]
+    pointers = [("signal", w.add("", 2, signals), 112), ("cred", w.add("", 2, cred), 120)]
+    fields = [f for f in (state, *ids, *pointers) if f[0] != without]
     if nested:
         inner = w.struct("", 200, [(name, kind, at - 8) for name, kind, at in fields])
         fields = [("thread_info", number, 0), ("", inner, 8)]
@@ -273,6 +344,9 @@ def kernel_btf(*, old: bool = False, nested: bool = False, without: str = "", pi
     if without != "sched_wakeup_new":
         w.tracepoint("sched_wakeup_new", pointer)
     w.tracepoint("sched_wakeup", pointer)
+    w.tracepoint("sched_process_exit", pointer)
+    w.tracepoint("sched_process_exec", pointer, number, w.add("", 2, number))
+    w.tracepoint("sched_process_fork", pointer, pointer)
     boolean = w.add("bool", 1, 1, 8)
     if without == "next":
         w.tracepoint("sched_switch", boolean, pointer)
@@ -281,62 +355,66 @@ def kernel_btf(*, old: bool = False, nested: bool = False, without: str = "", pi
     return w.data()
 
 
-def test_fields_of_a_new_kernel(helper: ModuleType) -> None:
-    for nested in (False, True):
-        defines, points = helper.find_fields(helper.Btf(kernel_btf(nested=nested)))
-        assert defines == {"PID_OFFSET": 100, "TGID_OFFSET": 104, "PREV_STATE_ARGUMENT": 3}
-        assert len(set(points.values())) == 3
+ALWAYS = {
+    "PID_OFFSET": 100, "TGID_OFFSET": 104, "SIGNAL_OFFSET": 112, "CRED_OFFSET": 120, "LIVE_OFFSET": 4,
+    "UID_OFFSET": 8, "SUID_OFFSET": 16, "EUID_OFFSET": 24,
+}  # fmt: skip
 
 
-def test_fields_of_an_old_kernel(helper: ModuleType) -> None:
-    for nested in (False, True):
-        defines, _ = helper.find_fields(helper.Btf(kernel_btf(old=True, nested=nested)))
-        assert defines == {"PID_OFFSET": 100, "TGID_OFFSET": 104, "STATE_OFFSET": 16, "STATE_BITS": 64}
+@pytest.mark.parametrize("nested", [False, True])
+def test_fields_of_a_new_kernel(nested: bool) -> None:
+    defines, points = find_fields(Btf(kernel_btf(nested=nested)))
+    assert defines == {**ALWAYS, "PREV_STATE_ARGUMENT": 3}
+    assert len(set(points.values())) == 6
 
 
-@pytest.mark.parametrize("without", ["task_struct", "pid", "tgid", "state", "sched_wakeup_new", "next"])
-def test_says_what_btf_lacks(helper: ModuleType, without: str) -> None:
-    with pytest.raises(helper.Refused, match="BTF has no") as refused:
-        helper.find_fields(helper.Btf(kernel_btf(old=True, without=without)))
+@pytest.mark.parametrize("nested", [False, True])
+def test_fields_of_an_old_kernel(nested: bool) -> None:
+    defines, _ = find_fields(Btf(kernel_btf(old=True, nested=nested)))
+    assert defines == {**ALWAYS, "STATE_OFFSET": 16, "STATE_BITS": 64}
+
+
+@pytest.mark.parametrize(
+    "without", ["task_struct", "pid", "tgid", "state", "signal", "cred", "sched_wakeup_new", "next"]
+)
+def test_says_what_btf_lacks(without: str) -> None:
+    with pytest.raises(Refused, match="BTF has no") as refused:
+        find_fields(Btf(kernel_btf(old=True, without=without)))
     assert refused.value.remedy
 
 
-def test_refuses_fields_of_another_size(helper: ModuleType) -> None:
-    with pytest.raises(helper.Refused, match=r"task_struct\.pid"):
-        helper.find_fields(helper.Btf(kernel_btf(pid_bytes=8)))
+def test_refuses_fields_of_another_size() -> None:
+    with pytest.raises(Refused, match=r"task_struct\.pid"):
+        find_fields(Btf(kernel_btf(pid_bytes=8)))
 
 
-def test_refuses_broken_btf(helper: ModuleType) -> None:
+def test_refuses_broken_btf() -> None:
     good = kernel_btf()
     for broken in (b"", good[:10], b"\x7fELF" + good[4:], good[:40]):
-        with pytest.raises(helper.Refused, match="cannot be read"):
-            helper.Btf(broken)
+        with pytest.raises(Refused, match="cannot be read"):
+            Btf(broken)
 
 
-def test_says_that_the_kernel_has_no_btf(
-    helper: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(helper, "BTF", str(tmp_path / "vmlinux"))
-    with pytest.raises(helper.Refused, match="no BTF"):
-        helper.load_program(REQUEST)
+def test_says_that_the_kernel_has_no_btf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(programs.btf, "PLACE", str(tmp_path / "vmlinux"))
+    with pytest.raises(Refused, match="no BTF"):
+        programs.instructions(REQUEST)
 
 
-def test_says_that_bcc_is_missing_or_another(
-    helper: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_says_that_bcc_is_missing_or_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "bcc", raising=False)
-    with pytest.raises(helper.Refused, match="not installed"):
-        helper.import_bcc()
+    with pytest.raises(Refused, match="not installed"):
+        programs.import_bcc()
     (tmp_path / "bcc.py").write_text("lattice = True\n")
-    with pytest.raises(helper.Refused, match="another package"):
-        helper.import_bcc()
+    with pytest.raises(Refused, match="another package"):
+        programs.import_bcc()
     sys.modules.pop("bcc", None)
 
 
-@pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel carries no BTF")
-def test_reads_this_kernels_btf_quickly(helper: ModuleType) -> None:
+@pytest.mark.skipif(not Path(PLACE).exists(), reason="this kernel carries no BTF")
+def test_reads_this_kernels_btf_quickly() -> None:
     begun = time.process_time()
-    defines, _ = helper.find_fields(helper.Btf(Path("/sys/kernel/btf/vmlinux").read_bytes()))
+    defines, _ = find_fields(Btf(Path(PLACE).read_bytes()))
     assert time.process_time() - begun < 1.0
     assert defines["TGID_OFFSET"] != defines["PID_OFFSET"]

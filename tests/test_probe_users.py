@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,12 +13,13 @@ from sandbox import REPOSITORY, Sandbox, sandbox
 from sched_labs.probes import channel, runqlat
 
 PROVISION = REPOSITORY / "scripts/provision.sh"
+PACKAGES = "/var/lib/sched-labs/packages"  # which ones provisioning brought
 HERE = runqlat.available()
 
 # Watches itself while it sleeps now and then, and says what came of it.
 CLIENT = """
 import json, os, time
-from sched_labs.errors import SchedLabError
+from sched_labs.core.errors import SchedLabError
 from sched_labs.machine import files
 from sched_labs.probes import runqlat
 available = runqlat.available()
@@ -50,7 +52,8 @@ def machine() -> Iterator[Sandbox]:
         with sandbox() as covered:
             if covered.run("sh", "-c", "command -v sudo && command -v visudo").returncode:
                 pytest.skip("sudo is not installed (scripts/provision.sh --tests installs it)")
-            covered.run(PROVISION, "--remove")
+            # Not by --remove, which may take BCC along.
+            covered.run("rm", "-rf", channel.INSTALLED, "/etc/sudoers.d/sched-labs", "/var/cache/sched-labs")
             yield covered
     except RuntimeError as error:
         pytest.skip(str(error))
@@ -66,7 +69,24 @@ def test_without_anything_installed(machine: Sandbox) -> None:
     said = client(machine, machine.add_user("slnone"))
     assert not said["available"]
     assert said["error"] == "ProbeError" and said["what"] == said["why"]
-    assert "not installed" in said["what"] and "provision.sh" in said["fix"]
+    assert "helper is not installed" in said["what"] and "provision.sh" in said["fix"]
+
+
+@pytest.mark.skipif(not shutil.which("dpkg"), reason="this is no Debian or Ubuntu")
+def test_where_bcc_went_with_the_helper() -> None:
+    """Provisioning takes away the packages that it brought, BCC among them."""
+    with sandbox() as covered:
+        covered.run("dpkg", "--purge", "--force-depends", "bpfcc-tools")  # would keep it
+        covered.run("sh", "-c", f"mkdir -p $(dirname {PACKAGES}) && echo python3-bpfcc >{PACKAGES}")
+        done = covered.run(PROVISION, "--remove")
+        assert "python3-bpfcc" in done.stdout and done.returncode == 0, done.stdout + done.stderr
+        # Asked beforehand, BCC is named; asked to watch, an ordinary user comes to the helper first.
+        ordinary = covered.add_user("slbare")
+        for user, first in ((ordinary, "helper is not installed"), (0, "BCC is not installed")):
+            said = client(covered, user)
+            assert not said["available"] and said["error"] == "ProbeError"
+            assert "BCC is not installed" in said["why"] and "provision.sh" in said["remedy"]
+            assert first in said["what"] and "provision.sh" in said["fix"]
 
 
 def test_with_the_rule_and_without(machine: Sandbox) -> None:
@@ -92,13 +112,14 @@ def test_with_the_rule_and_without(machine: Sandbox) -> None:
     assert said["available"] and said["total"] >= 25
 
 
-def test_the_rule_allows_one_command(machine: Sandbox) -> None:
+def test_the_rule_allows_two_commands(machine: Sandbox) -> None:
     user = machine.add_user("slrule")
     machine.run(PROVISION, "--user", "slrule")
-    helper = str(channel.INSTALLED / channel.SCRIPT)
-    command = ["sudo", "-n", "/usr/bin/python3", "-I", helper]
-    answer = machine.run(*command, user=user, stdin="\n")
-    assert json.loads(answer.stdout)["record"] == "error"  # it ran, and refused the empty request
+    for program in (channel.LEND, channel.PROBE):
+        helper = str(channel.INSTALLED / program)
+        command = ["sudo", "-n", "/usr/bin/python3", "-I", helper]
+        answer = machine.run(*command, user=user, stdin="\n")
+        assert json.loads(answer.stdout)["record"] == "error"  # it ran, and refused the empty request
     for other in (
         [*command, "--more"],
         ["sudo", "-n", "/usr/bin/python3", helper],
@@ -132,3 +153,39 @@ def test_a_process_that_cannot_gain_privileges(machine: Sandbox) -> None:
     said = json.loads(machine.python(code, user=user).stdout)
     assert not said["available"] and "no_new_privs" in said["why"]
     assert said["error"] == "ProbeError"
+
+
+# Whether the program was compiled by an earlier probe.
+KEPT = """
+import os, time
+from sched_labs.probes import runqlat
+with runqlat.watch([os.getpid()], 5) as probe:
+    print(probe._channel.ready["kept"])
+"""
+
+
+def test_a_probe_that_was_compiled_once_is_kept_where_only_root_writes(machine: Sandbox) -> None:
+    user, folder = machine.add_user("slkept"), "/var/cache/sched-labs"
+
+    def kept() -> bool:
+        done = machine.python(KEPT, user=user)
+        assert done.returncode == 0, done.stderr
+        return done.stdout == "True\n"
+
+    machine.run("rm", "-rf", channel.INSTALLED, folder)
+    machine.run(PROVISION, "--user", "slkept")
+    assert machine.run("stat", "-c", "%U %a", folder).stdout == "root 700\n"
+    assert not kept() and kept()
+    owners = machine.run("find", folder, "-type", "f", "-printf", "%u %m\n").stdout
+    assert set(owners.split("\n")) == {"root 600", ""}
+    # What is no whole program is compiled again, and so is everything that somebody else could have written.
+    machine.run("sh", "-c", f"for kept in {folder}/*; do echo '{{' >$kept; done")
+    assert not kept() and kept()
+    for change in (
+        f"chmod o+w {folder}",
+        f"chown {user} {folder}",
+        f"mv {folder} {folder}.1; ln -s {folder}.1 {folder}",
+    ):
+        machine.run("sh", "-c", change)
+        assert not kept(), change
+        machine.run("sh", "-c", f"chown root {folder}; chmod 700 {folder}")

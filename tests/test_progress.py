@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sched_labs.progress import Progress
+from sched_labs.core.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sched_labs import bandwidth, quotas
-from sched_labs.errors import ParameterError
+from sched_labs.core.errors import ParameterError
+from sched_labs.limits import bandwidth, quotas
 
 # millicores, CPUQuota=, cpu.max, v1 quota; all with the period of 100 ms
 SAME = [

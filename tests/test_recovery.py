@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import figures, workloads
-from sched_labs.errors import ParameterError
-from sched_labs.experiments import find, recovery
-from sched_labs.result import Result
+from sched_labs import draw as figures
+from sched_labs import workloads
+from sched_labs.core.errors import ParameterError
+from sched_labs.core.registry import find
+from sched_labs.core.result import Result
+from sched_labs.topics.context_switch.recovery import experiment as recovery
 
 KIB = 1024
 READS = 256
 
 
 @pytest.fixture(scope="module")
-def live(own_lock: None) -> Result:
-    return recovery.curve(profile="tiny", save=False, progress=False)
+def live(tiny: Callable[[str], Result]) -> Result:
+    return tiny("recovery.curve")
 
 
 def made(after: list[list[float]], alone: float = 1000.0, size: int = 64 * KIB, **machine: Any) -> Result:

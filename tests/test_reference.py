@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 import pytest
-from ladder_lab import MACHINE, documented, own_lock
+from ladder_lab import MACHINE, documented
 
-from sched_labs import figures, machine, workloads
-from sched_labs.errors import ParameterError, ResultError
-from sched_labs.experiments import base, reference
-from sched_labs.figures import style
-from sched_labs.figures.reference import NAMES
-from sched_labs.result import Result
+from sched_labs import machine, workloads
+from sched_labs.core.errors import ParameterError, ResultError
+from sched_labs.core.result import Result
+from sched_labs.draw import style
+from sched_labs.run import base
+from sched_labs.topics.latency_ladder.reference import experiment as reference
+from sched_labs.topics.latency_ladder.reference.figure import NAMES, ladder
 
 
 @pytest.fixture(scope="module")
-def costs(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with own_lock(tmp_path_factory.mktemp("reference")):
-        return reference.costs(profile="tiny", save=False, progress=False)
+def costs(tiny: Callable[[str], Result]) -> Result:
+    return tiny("reference.costs")
 
 
 def test_every_rung_has_its_batches_and_its_baseline(costs: Result) -> None:
@@ -156,8 +157,8 @@ def test_a_warm_up_of_the_same_machine_becomes_a_rung() -> None:
         "seen": True,
     }
     sweep.summary = lambda: pd.DataFrame([top, top | {"extra_ns": 5e4, "seen": False}])  # type: ignore[method-assign]
-    figure = figures.ladder(made(), sweep, recorded=made())
+    figure = ladder(made(), sweep, recorded=made())
     assert figure.data.name.tolist()[-2:] == ["warm-up, 256 KiB", NAMES["process"]]
     assert style.colour(style.WARMUP) in {line.get_color() for line in figure.mpl.axes[0].lines}
     with pytest.raises(ResultError, match="no rung"):
-        figures.ladder(made(), made())
+        ladder(made(), made())

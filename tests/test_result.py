@@ -6,6 +6,7 @@ import getpass
 import json
 import platform
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import result as results
-from sched_labs.errors import ParameterError, ResultError
-from sched_labs.result import Note, Result, compare, from_json, latest, load
-from sched_labs.version import __version__
+from sched_labs.core import result as results
+from sched_labs.core.errors import ParameterError, ResultError
+from sched_labs.core.result import Note, Result, from_json, latest, load
+from sched_labs.core.version import __version__
+from sched_labs.draw.compare import compare
 
 
 @pytest.fixture(autouse=True)
@@ -143,6 +145,23 @@ def column(number: int, **changes: Any) -> Callable[[dict[str, Any]], None]:
         column(1, type="object"),
         column(1, type=None),
         column(2, values="abc"),
+        # What pandas would have made something of.
+        column(1, name="share"),
+        column(1, name=7),
+        column(1, values=["1", "2", "3"]),
+        column(1, values=[1.5, 2, 3]),
+        column(1, values=[True, 2, 3]),
+        column(2, values=["0.1", None, 1.0]),
+        column(3, values=[1, 0, 1]),
+        column(0, words=[1, 2]),
+        column(0, codes=[0, 1, -2]),
+        column(0, codes=[0.0, 1.0, -1.0]),
+        change("kind", "../../x"),
+        change("kind", ""),
+        change("kind", "a/b"),
+        change("tables", {"waits": {"a": [1]}}),
+        change("tables", {"waits": [[1]]}),
+        change("notes", [{"level": "info", "text": 7}]),
     ],
 )
 def test_a_damaged_file_is_named(damage: Callable[[dict[str, Any]], Any], own_folder: Path) -> None:
@@ -162,6 +181,33 @@ def test_what_is_no_result_is_said_to_be_none(content: bytes, own_folder: Path) 
     file.write_bytes(content)
     with pytest.raises(ResultError, match=r"a\.json.*\n.*Result\.save"):
         load(file)
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999"])
+def test_numbers_that_json_does_not_have_are_refused(number: str) -> None:
+    with pytest.raises(ResultError, match="no number of JSON"):
+        from_json(made().to_json().replace("1e-300", number))
+
+
+def test_what_never_ends_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "LARGEST_BYTES", 1 << 20)
+    with pytest.raises(ResultError, match="larger than any result"):
+        load("/dev/zero")
+
+
+@pytest.mark.parametrize("kind", ["../../x", "/etc", "", "a/../b", "A", ".", "a\0", "\n", "x" * 9 + "\n"])
+def test_no_kind_names_a_folder_elsewhere(kind: str, own_folder: Path) -> None:
+    with pytest.raises(ParameterError, match="no kind of result"):
+        made(kind=kind)
+    with pytest.raises(ParameterError, match="no kind of result"):
+        latest(kind)
+    assert list(own_folder.iterdir()) == []
+
+
+def test_two_runs_that_end_in_one_second_are_both_kept() -> None:
+    with ThreadPoolExecutor(8) as several:
+        paths = list(several.map(lambda _: made().save(), range(16)))
+    assert len(set(paths)) == 16
 
 
 @pytest.mark.parametrize("cut", [1, 100, 400, -2])
@@ -240,9 +286,9 @@ def test_results_of_different_kinds_are_not_compared() -> None:
 
 
 def test_every_recorded_run_in_the_package_can_be_read() -> None:
-    from sched_labs import experiments
+    from sched_labs.core import registry
 
-    for kind in experiments.names():
+    for kind in registry.names():
         run = results.recorded(kind)
         assert run is None or (run.kind == kind and run.machine.get("kernel") and len(run.data))
     assert results.recorded("no.such") is None

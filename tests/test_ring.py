@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,15 @@ import pytest
 from ladder_lab import KIB, MACHINE, MIB, documented, own_lock
 
 from sched_labs import workloads
-from sched_labs.errors import ParameterError, ResultError, WorkloadError
-from sched_labs.experiments import ring
-from sched_labs.figures import ring as ring_figure
-from sched_labs.result import Result
+from sched_labs.core.errors import ParameterError, ResultError, WorkloadError
+from sched_labs.core.result import Result
+from sched_labs.topics.latency_ladder.ring import experiment as ring
+from sched_labs.topics.latency_ladder.ring import figure as ring_figure
 
 
 @pytest.fixture(scope="module")
-def token(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with own_lock(tmp_path_factory.mktemp("ring")):
-        return ring.sweep(profile="tiny", save=False, progress=False)
+def token(tiny: Callable[[str], Result]) -> Result:
+    return tiny("ring.sweep")
 
 
 def test_every_point_has_its_trials_of_both_conditions(token: Result) -> None:
@@ -67,7 +67,7 @@ def test_without_counters_there_are_no_columns_for_them(token: Result) -> None:
     assert set(token.data.columns) == {
         *("rings", "access", "processes", "size_bytes", "trial", "turn", "condition", "hops"),
         *("elapsed_ns", "voluntary_switches", "involuntary_switches"),
-        *token.parameters["events"],
+        *token.facts["events"],
     }
 
 

@@ -8,11 +8,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sched_labs import claims_kernels, figures, gallery
-from sched_labs.errors import ParameterError
-from sched_labs.experiments import find
-from sched_labs.figures import sleeper as picture
-from sched_labs.result import Result
+from sched_labs import draw as figures
+from sched_labs.core.errors import ParameterError
+from sched_labs.core.registry import find
+from sched_labs.core.result import Result
+from sched_labs.kernels import claims as claims_kernels
+from sched_labs.kernels import gallery
+from sched_labs.topics.other_kernels.sleeper import figure as picture
 
 EXPERIMENT = find("sleeper.among_hogs")
 

@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import lock, stats, workloads
-from sched_labs.experiments import base, context_switch, starts
-from sched_labs.result import Result
+from sched_labs import workloads
+from sched_labs.core import lock, stats
+from sched_labs.core.result import Result
+from sched_labs.run import base, starts
+from sched_labs.topics.context_switch.context_switch import experiment as context_switch
 
 
 def turns_of(values: dict[tuple[int, int], float]) -> pd.Series:
@@ -96,3 +98,18 @@ def test_a_live_trial_is_a_new_process(tmp_path: Path, monkeypatch: pytest.Monke
     assert result.data.mechanism.unique().tolist() == ["pipe", "futex"]
     assert result.data.trial.is_monotonic_increasing
     assert (result.summary().trials == 4).all()
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"), [(1, ""), (2, "50 times"), (3, "75 times"), (5, "94 times"), (6, "")]
+)
+def test_what_the_range_of_a_few_trials_covers(trials: int, said: str) -> None:
+    from sched_labs.run.base import what_few_cover
+
+    text = what_few_cover(trials)
+    assert said in text and bool(text) == bool(said)
+    generator = np.random.default_rng(1)
+    values = generator.normal(size=(20_000, max(trials, 2)))
+    covered = ((values.min(axis=1) < 0) & (values.max(axis=1) > 0)).mean()
+    if said:
+        assert covered == pytest.approx(float(said.split()[0]) / 100, abs=0.02)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sched_labs import stats
-from sched_labs.errors import ParameterError
+from sched_labs.core import stats
+from sched_labs.core.errors import ParameterError
 
 
 def skewed(seed: int, size: int) -> np.ndarray:
@@ -65,6 +65,18 @@ def test_pairs_cancel_drift_that_would_hide_a_planted_shift() -> None:
     assert stats.median_interval(treatment).low < stats.median_interval(baseline).high
 
 
+def test_a_pooled_quantile_is_of_all_values_and_its_interval_of_the_trials() -> None:
+    quiet, tail = np.arange(100.0), np.arange(100.0) + 1000
+    both = stats.pooled_quantile([*quiet, *tail], [0] * 100 + [1] * 100, 0.99)
+    assert both.median == np.quantile([*quiet, *tail], 0.99)
+    assert both.low < 100 and both.high >= both.median  # one of the two trials may have been drawn twice
+    alike = stats.pooled_quantile(np.tile(quiet, 6), np.repeat(np.arange(6), 100), 0.99)
+    assert alike.high - alike.low <= 1
+    assert stats.pooled_quantile(quiet, np.zeros(100), 0.5).high == np.inf
+    with pytest.raises(ParameterError, match="3 values cannot be of 2 trials"):
+        stats.pooled_quantile([1, 2, 3], [1, 2], 0.5)
+
+
 def test_unequal_numbers_of_trials_cannot_be_paired() -> None:
     with pytest.raises(ParameterError, match="3 treatments and 2 baselines"):
         stats.paired_difference([1, 2, 3], [1, 2])
@@ -95,3 +107,21 @@ def test_the_floor_grows_with_the_noise_and_needs_three_trials() -> None:
     assert not stats.seen(stats.Interval(5, 4, 6), np.inf)
     assert not stats.seen(stats.Interval(5, -1, 6), 1)
     assert stats.seen(stats.Interval(-5, -6, -4), 1)
+
+
+@pytest.mark.parametrize(("size", "out"), [(6, 1), (8, 1), (9, 2), (11, 2), (12, 3), (15, 4)])
+def test_a_sign_interval_ends_where_the_tables_say(size: int, out: int) -> None:
+    values = np.random.default_rng(size).permutation(np.arange(1.0, size + 1))
+    assert stats.sign_interval(values) == ((size + 1) / 2, out, size + 1 - out)
+
+
+def test_a_sign_interval_covers_the_median_at_least_as_often_as_it_says() -> None:
+    for size in (6, 9, 15):
+        intervals = [stats.sign_interval(skewed(seed, size)) for seed in range(2000)]
+        assert np.mean([i.low <= 1 <= i.high for i in intervals]) >= 0.94  # 0.95 and chance
+
+
+def test_fewer_than_six_values_have_no_sign_interval() -> None:
+    assert stats.sign_interval([1.0, 2.0, 3.0, 4.0, 5.0]) == (3.0, -np.inf, np.inf)
+    with pytest.raises(ParameterError):
+        stats.sign_interval([])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -12,8 +13,8 @@ from pathlib import Path
 import pytest
 from sandbox import Sandbox, sandbox
 
-from sched_labs import store
-from sched_labs.errors import ParameterError, ResultError
+from sched_labs.core import store
+from sched_labs.core.errors import ParameterError, ResultError
 
 
 @pytest.fixture(autouse=True)
@@ -69,11 +70,129 @@ def test_a_folder_that_is_a_file_is_named(own_folder: Path) -> None:
         store.write_text(own_folder / "file" / "a.json", "text")
 
 
+def test_a_link_is_followed_and_stays_one(own_folder: Path) -> None:
+    file, link = own_folder / "a.json", own_folder / "link.json"
+    file.write_text("old")
+    file.chmod(0o600)
+    link.symlink_to(file)
+    store.write_text(link, "new")
+    assert link.is_symlink() and file.read_text() == "new"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600, "what was private is so no longer"
+
+
+def test_a_device_stays_what_it_is(own_folder: Path) -> None:
+    """`--json /dev/null` as root once left this machine without one."""
+    for path in (Path("/dev/null"), Path("/dev/full")):
+        before = path.stat()
+        with contextlib.suppress(ResultError):
+            store.write_text(path, "text")
+        assert path.stat().st_rdev == before.st_rdev and path.is_char_device()
+    with pytest.raises(ResultError, match="No space left"):
+        store.write_text(Path("/dev/full"), "text")
+    assert list(Path("/dev").glob(".sched-labs-*")) == []
+
+
+def test_a_pipe_is_written_to_and_not_waited_for(own_folder: Path) -> None:
+    pipe = own_folder / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ResultError, match="Cannot write"):
+        store.write_text(pipe, "nobody reads")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    store.write_text(pipe, "text")
+    assert os.read(reader, 100) == b"text" and pipe.is_fifo()
+    os.close(reader)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 300, "", "circle"])
+def test_what_is_no_place_for_a_file_is_told(own_folder: Path, name: str) -> None:
+    (own_folder / "circle").symlink_to(own_folder / "circle")
+    with pytest.raises(ResultError, match="Cannot write"):
+        store.write_text(own_folder / name, "text")
+    assert [path.name for path in own_folder.iterdir()] == ["circle"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
+def test_a_strangers_link_in_an_open_folder_is_not_followed(own_folder: Path) -> None:
+    if Path("/proc/sys/fs/protected_symlinks").read_text().strip() != "1":
+        pytest.skip("this kernel follows such links for everybody (fs.protected_symlinks)")
+    victim, folder = own_folder / "victim", own_folder / "open"
+    victim.write_text("precious")
+    folder.mkdir()
+    folder.chmod(0o1777)
+    (folder / "out.json").symlink_to(victim)
+    os.lchown(folder / "out.json", 65534, 65534)
+    with pytest.raises(ResultError, match="Permission denied"):
+        store.write_text(folder / "out.json", "text")
+    assert victim.read_text() == "precious"
+
+
+WRITE = """
+import sys
+from sched_labs.core import store
+from sched_labs.labs import ledger
+for number in range(25):
+    store.save_prediction(f"{sys.argv[1]}.{number}", number, "ns")
+    ledger.note("lab", "hinted")
+"""
+
+
+def test_two_writers_lose_nothing() -> None:
+    """Of 50 predictions 28 were kept."""
+    writers = [subprocess.Popen([sys.executable, "-c", WRITE, name]) for name in ("a", "b")]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    assert len(store.predictions()) == 50
+    from sched_labs.labs import ledger
+
+    assert ledger.hints_shown("lab") == 50
+
+
+def test_a_writer_that_does_not_end_is_named(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "PATIENCE_S", 0.1)
+    with (
+        store.held(store.data_folder()),
+        pytest.raises(ResultError, match="Another program has been writing"),
+    ):
+        store.save_prediction("q", 1, "ns")
+    store.save_prediction("q", 1, "ns")
+
+
+def test_a_killed_writer_leaves_the_old_file_and_what_clean_finds(own_folder: Path) -> None:
+    file = store.data_folder() / "a.json"
+    store.write_text(file, "old")
+    code = "import os, sys\nfrom pathlib import Path\nfrom sched_labs.core import store\n"
+    code += "os.fsync = lambda handle: (print('writing', flush=True), sys.stdin.read())\n"
+    code += f"store.write_text(Path({str(file)!r}), 'new')\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout and writer.stdout.readline() == "writing\n"
+        assert list(store.abandoned(store.data_folder(), after_s=-1)) == [], "its writer is at it"
+        writer.kill()
+    [left] = store.abandoned(store.data_folder(), after_s=-1)
+    assert file.read_text() == "old" and left.parent == file.parent
+
+
+def test_a_user_without_a_home_is_told_so(own_folder: Path) -> None:
+    code = "import os, pwd\npwd.getpwuid = lambda uid: {}[uid]\n"
+    code += "from sched_labs.core import store\nfrom sched_labs.core.errors import ResultError\n"
+    code += "for ask in (store.data_folder, store.cache_folder, store.predictions):\n"
+    code += "    try: print(ask())\n    except ResultError as error: print(error.what)\n"
+    bare = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_DATA_HOME")}
+    bare.pop("XDG_CACHE_HOME", None)
+    said = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == ["This user has no home folder to keep anything in."] * 3
+
+
+def test_a_folder_that_depends_on_where_one_stands_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    assert store.data_folder().is_absolute() and "relative" not in store.data_folder().parts
+
+
 def test_an_ordinary_user_is_told_which_folder_cannot_be_written() -> None:
     code = """
 from pathlib import Path
-from sched_labs import store
-from sched_labs.errors import ResultError
+from sched_labs.core import store
+from sched_labs.core.errors import ResultError
 try:
     store.write_text(Path("/usr/sched-labs-test/a.json"), "text")
 except ResultError as error:
@@ -118,6 +237,8 @@ def test_a_prediction_is_kept_and_replaced_by_a_later_one() -> None:
         ("q", None, "ns"),
         ("q", 1, ""),
         ("q", 1, "n" * 33),
+        ("q", 1, "\x1b[2J"),
+        ("q", 10**400, "ns"),
     ],
 )
 def test_what_no_question_asks_is_refused(question: str, value: float, unit: str) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sched_labs import placement, workloads
-from sched_labs.experiments import surroundings
-from sched_labs.experiments.surroundings import Surroundings
+from sched_labs import workloads
 from sched_labs.machine import files
+from sched_labs.run import surroundings
+from sched_labs.run.surroundings import Surroundings
+from sched_labs.steer import placement
 
 
 def stat_line(root: Path, *, user: int = 0, idle: int = 0, steal: int = 0) -> None:

@@ -12,11 +12,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sched_labs.errors import ParameterError, ProbeError, ResultError
-from sched_labs.experiments import switchgraph as experiment
-from sched_labs.figures import switchgraph as figure
+from sched_labs.core.errors import ParameterError, ProbeError, ResultError
+from sched_labs.core.result import Result, load
 from sched_labs.probes import switches
-from sched_labs.result import Result, load
+from sched_labs.topics.scheduler_latency.switchgraph import experiment, figure
 
 HERE = switches.available()
 live = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HERE.why}")
@@ -74,6 +73,9 @@ def test_every_departure_is_an_edge_and_has_a_place(sleeper: subprocess.Popen[by
     assert set(stacks["tid"]) == {sleeper.pid}
     assert stacks["times"].sum() == left["switches"].sum()
     assert stacks["off_cpu_ns"].sum() <= seen.window_ns
+    assert (stacks["waited_ns"] <= stacks["off_cpu_ns"]).all() and (stacks["waited_ns"] > 0).any()
+    preempted = stacks[stacks["state"] == "runnable"]
+    assert (preempted["waited_ns"] == preempted["off_cpu_ns"]).all()
     asleep = stacks[stacks["state"] == "interruptible"]
     assert asleep["off_cpu_ns"].sum() > 0.3 * seen.window_ns
     top = asleep.iloc[0]["stack"].split(";")
@@ -128,7 +130,7 @@ def test_who_preempts_whom(tmp_path: Path) -> None:
     # A thread that never sleeps is only ever taken off its CPU.
     assert set(data.loc[data["prev"].str.startswith("hog"), "state"]) <= {"runnable"}
     pair = data[data["prev"].isin(["ping", "pong"]) & (data["state"] == "interruptible")]
-    assert 0 < pair["switches"].sum() <= result.parameters["voluntary"]
+    assert 0 < pair["switches"].sum() <= result.facts["voluntary"]
     summary = result.summary().set_index("thread")
     assert summary["left"].sum() == summary["came"].sum() == data["switches"].sum()
     assert ((summary["preempted"] + summary["slept"]) <= summary["left"]).all()

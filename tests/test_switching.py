@@ -15,21 +15,24 @@ import pandas as pd
 import pytest
 from test_experiments import documented_columns, gone
 
-from sched_labs import experiments, figures, switches, workloads
+from sched_labs import draw as figures
+from sched_labs import workloads
 from sched_labs.claims import judge
-from sched_labs.errors import ParameterError, ProbeError, WorkloadError
-from sched_labs.experiments import (
-    batching,
-    classify,
-    connections,
-    convoy,
-    herd,
-    hops,
-    languages,
-    threads,
-    timers,
-)
-from sched_labs.result import Result, from_json
+from sched_labs.core import registry
+from sched_labs.core.errors import ParameterError, ProbeError, WorkloadError
+from sched_labs.core.result import Result, from_json
+from sched_labs.probes import status as switches
+from sched_labs.run import languages
+from sched_labs.topics.switching_less.batching import experiment as batching
+from sched_labs.topics.switching_less.classify import experiment as classify
+from sched_labs.topics.switching_less.connections import experiment as connections
+from sched_labs.topics.switching_less.connections import figure as connections_figure
+from sched_labs.topics.switching_less.convoy import experiment as convoy
+from sched_labs.topics.switching_less.herd import experiment as herd
+from sched_labs.topics.switching_less.hops import experiment as hops
+from sched_labs.topics.switching_less.threads import experiment as threads
+from sched_labs.topics.switching_less.timers import experiment as timers
+from sched_labs.topics.switching_less.timers import figure as timers_figure
 
 KINDS = ["convoy.locks", "classify.processes", "hops.compared"]
 KINDS += ["threads.memory", "threads.touch", "threads.creation"]
@@ -39,28 +42,15 @@ KINDS += ["batching.sweep", "herd.wakeups", "timers.aligned", "connections.sweep
 pytestmark = pytest.mark.usefixtures("own_lock")
 
 
-@pytest.fixture(scope="module")
-def tiny() -> Callable[[str], Result]:
-    """A tiny run of an experiment, made once."""
-    runs: dict[str, Result] = {}
-
-    def run(kind: str) -> Result:
-        if kind not in runs:
-            runs[kind] = experiments.find(kind)(profile="tiny", save=False, progress=False)
-        return runs[kind]
-
-    return run
-
-
 # ---- what holds for all of them ----
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_summary_has_the_documented_columns(kind: str, tiny: Callable[[str], Result]) -> None:
-    documented = documented_columns(experiments.find(kind).summarise.__doc__)
+    documented = documented_columns(registry.find(kind).summarise.__doc__)
     assert list(tiny(kind).summary().columns)
     assert set(documented) - set(tiny(kind).summary().columns) == set()
-    prose = experiments.find(kind).summarise.__doc__ or ""
+    prose = registry.find(kind).summarise.__doc__ or ""
     assert [name for name in tiny(kind).summary().columns if name not in prose] == []
 
 
@@ -172,7 +162,7 @@ def test_a_program_that_fails_or_hangs_is_an_error_and_is_gone() -> None:
 
 def test_a_program_whose_source_is_missing_is_an_error() -> None:
     with pytest.raises(WorkloadError, match=r"Nothing\.go is not there"):
-        languages.go("Nothing")
+        languages.go(Path("Nothing.go"))
 
 
 def test_a_program_starts_at_go_and_its_records_are_read() -> None:
@@ -390,7 +380,7 @@ def test_a_far_limit_is_not_hit(monkeypatch: pytest.MonkeyPatch) -> None:
     far = pd.DataFrame({"limit": ["pid_max"], "threads": [4_000_000], "holds_for": ["machine"]})
     monkeypatch.setattr(threads, "limits", lambda: far)
     run = threads.creation(profile="tiny", hit_limit=True, save=False, progress=False)
-    assert run.parameters["started_threads"] is None and run.summary().started_threads.isna().all()
+    assert run.facts["started_threads"] is None and run.summary().started_threads.isna().all()
     assert any("keep this machine safe" in note.text for note in run.notes)
 
 
@@ -406,7 +396,7 @@ def test_touching_makes_memory_resident(tiny: Callable[[str], Result]) -> None:
 def test_threads_and_processes_take_turns(tiny: Callable[[str], Result]) -> None:
     data = tiny("threads.creation").data
     assert list(data.what) == ["thread", "process"] * 3 and (data.elapsed_ns > 0).all()
-    assert tiny("threads.creation").parameters["started_threads"] is None
+    assert tiny("threads.creation").facts["started_threads"] is None
 
 
 def test_impossible_threads_are_refused() -> None:
@@ -469,7 +459,7 @@ def test_impossible_streams_are_refused() -> None:
             call(profile="tiny", save=False, progress=False, **wrong)
 
 
-@pytest.mark.parametrize("module", [figures.timers, figures.connections])
+@pytest.mark.parametrize("module", [timers_figure, connections_figure])
 def test_a_prediction_stands_on_one_panel_alone(module: ModuleType, tiny: Callable[[str], Result]) -> None:
     """Two panels have times, and the chapter asks for one of them."""
     made = [{"value": 3.0, "unit": "ms", "label": "mine"}]

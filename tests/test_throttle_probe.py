@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-import json
 import re
 import time
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import cgroups, figures, lock, workloads
-from sched_labs.errors import ParameterError, PlacementError, ProbeError
-from sched_labs.experiments import throttle as experiment
-from sched_labs.probes import channel, throttle
-from sched_labs.result import Result
+from sched_labs import draw as figures
+from sched_labs import workloads
+from sched_labs.core import lock
+from sched_labs.core.errors import ParameterError, PlacementError, ProbeError
+from sched_labs.core.result import Result
+from sched_labs.limits import cgroups
+from sched_labs.probes import throttle
+from sched_labs.probes.helper import watching
+from sched_labs.probes.helper.protocol import VERSION, Refused
+from sched_labs.topics.cgroup_throttling.throttle import experiment
+from sched_labs.topics.cgroup_throttling.throttle import figure as throttle_timeline_figure
 
 REQUEST = {
-    "probe": "throttle", "version": 3, "scope": "processes", "pids": [1], "duration_s": 1.0, "interval_s": 60,
+    "version": VERSION, "probe": "throttle", "scope": "processes", "pids": [1],
+    "duration_s": 1.0, "interval_s": 60,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def helper() -> ModuleType:
-    path = Path(channel.__file__).parent / "helper" / channel.SCRIPT
-    loader = importlib.machinery.SourceFileLoader("throttle_helper", str(path))
-    spec = importlib.util.spec_from_loader("throttle_helper", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [("scope", "machine"), ("scope", "cgroup"), ("by", "cpu"), ("stacks", True), ("pids", [])],
 )
-def test_the_helper_takes_this_request_and_no_other(helper: ModuleType, name: str, value: object) -> None:
-    assert helper.parse_request(json.dumps(REQUEST).encode()) == REQUEST
-    with pytest.raises(helper.Refused):
-        helper.parse_request(json.dumps({**REQUEST, name: value}).encode())
+def test_the_helper_takes_this_request_and_no_other(name: str, value: object) -> None:
+    watching.check(REQUEST)
+    with pytest.raises(Refused):
+        watching.check({**REQUEST, name: value})
 
 
 @pytest.mark.parametrize("pids", [[], [0], ["1"]])
@@ -111,7 +103,7 @@ def test_the_kernel_sees_the_intervals_that_cpu_stat_counts() -> None:
         assert (own.begin_ns.iloc[1:].to_numpy() >= own.end_ns.iloc[:-1].to_numpy()).all()
     # The probe sees a begin a moment after the kernel does, and an end when the next thread is switched to.
     assert (spans.end_ns - spans.begin_ns).sum() >= 0.9 * counted.throttled_ns
-    assert probe.stop() is seen
+    assert probe.stop() == seen
 
 
 @pytest.mark.usefixtures("limited")
@@ -150,11 +142,15 @@ def made(*, watched: bool, limited: bool = True) -> Result:
         "trial": 0, "arrived": 3, "completed": 2, "waiting": 1, "periods": 2 * limited,
         "throttled_periods": int(limited), "throttled_ns": 80 * ms * limited,
     }  # fmt: skip
-    parameters = {
-        "spans": spans, "samples": looks, "watched": [0] if watched else [], "blocks": [block],
-        "duration_s": 0.2, "period_us": 100_000,
-    }  # fmt: skip
-    return Result("throttle.timeline", data, {"cpus": 2}, parameters)
+    tables = {
+        "spans": pd.DataFrame(spans, columns=experiment.SPANS),
+        "samples": pd.DataFrame(looks, columns=experiment.SAMPLES),
+        "blocks": pd.DataFrame([block]),
+    }
+    parameters = {"duration_s": 0.2, "period_us": 100_000}
+    return Result(
+        "throttle.timeline", data, {"cpus": 2}, parameters, tables, {"watched": [0] if watched else []}
+    )
 
 
 def test_a_constructed_timeline_is_summed_up_by_hand() -> None:
@@ -168,9 +164,9 @@ def test_a_constructed_timeline_is_summed_up_by_hand() -> None:
 
 def test_the_panels_of_a_constructed_timeline() -> None:
     result = made(watched=True)
-    assert list(figures.throttle_timeline.frame(result).held) == [False, True, False]
-    assert len(figures.throttle_timeline.spans(result)) == 2
-    looks = figures.throttle_timeline.samples(result)
+    assert list(throttle_timeline_figure.frame(result).held) == [False, True, False]
+    assert len(throttle_timeline_figure.spans(result)) == 2
+    looks = throttle_timeline_figure.samples(result)
     assert list(looks.throttled_ns) == [0, 80e6, 0] and (looks.end_ns - looks.begin_ns == 50e6).all()
 
 
@@ -192,16 +188,16 @@ def test_a_service_on_a_timeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         profile="tiny", quota_us=3_000, period_us=30_000, demand_percent=150, work_us=1_000, save=False,
         progress=False,
     )  # fmt: skip
-    table, block = result.summary(), result.parameters["blocks"][0]
+    table, block = result.summary(), result.records("blocks")[0]
     documented = set(re.findall(r"\b[a-z_0-9]+\b", experiment.timeline.summarise.__doc__ or ""))
     assert set(table.columns) <= documented and len(table) == 1
     assert block["arrived"] == block["completed"] + block["waiting"] == len(result.data)
-    looks = pd.DataFrame(result.parameters["samples"], columns=experiment.SAMPLES)
+    looks = result.tables["samples"]
     assert (looks.at_ns.diff().dropna() > 0).all() and (looks.throttled_ns.diff().dropna() >= 0).all()
     assert looks.throttled_periods.max() <= block["throttled_periods"]
     if throttle.available().ok:
-        assert result.parameters["watched"] == [0]
-        spans = pd.DataFrame(result.parameters["spans"], columns=experiment.SPANS)
+        assert result.facts["watched"] == [0]
+        spans = result.tables["spans"]
         assert (len(spans) > 0) or block["throttled_periods"] == 0
     else:
         assert any("BPF" in note.text for note in result.notes)
@@ -218,8 +214,10 @@ def test_without_groups_or_bpf_the_requests_are_served_all_the_same(
     monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
     monkeypatch.setattr(cgroups.making, "make", refuse)
     result = experiment.timeline(profile="tiny", save=False, progress=False)
-    assert any(note.level == "missing" and "constructed" in note.text for note in result.notes)
-    assert not result.parameters["spans"] and not result.parameters["samples"]
+    assert any(
+        note.level == "missing" and "No control group can be made" in note.text for note in result.notes
+    )
+    assert not result.records("spans") and not result.records("samples")
     assert "no limit was set" in result.plot().caption
     with pytest.raises(ParameterError, match="1 to 200"):
         experiment.timeline(demand_percent=0, save=False)

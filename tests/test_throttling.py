@@ -15,13 +15,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from waiting import wait_until
 
-from sched_labs import cgroups, figures, lock, machine, workloads
-from sched_labs.errors import ParameterError, PlacementError, WorkloadError
-from sched_labs.experiments import isolation, quota, service
-from sched_labs.experiments.base import Experiment
-from sched_labs.probes import attribution, runqlat
-from sched_labs.result import Result
+from sched_labs import draw as figures
+from sched_labs import machine, workloads
+from sched_labs.core import lock
+from sched_labs.core.errors import ParameterError, PlacementError, WorkloadError
+from sched_labs.core.result import Result
+from sched_labs.limits import cgroups
+from sched_labs.probes import runqlat
+from sched_labs.probes.waits import OCCUPANTS
+from sched_labs.run.base import Experiment
+from sched_labs.topics.cgroup_throttling.isolation import experiment as isolation
+from sched_labs.topics.cgroup_throttling.quota import experiment as quota
+from sched_labs.topics.cgroup_throttling.quota import figure as throttle_figure
+from sched_labs.topics.cgroup_throttling.service import experiment as service
 
 MS = 1_000_000
 ALL = (quota.hog, quota.threads, service.latency, service.contention)
@@ -42,18 +50,9 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Experiment], Result]:
+def measured(tiny: Callable[[str], Result]) -> Callable[[Experiment], Result]:
     """A tiny run of an experiment, measured once."""
-    kept: dict[str, Result] = {}
-
-    def run(experiment: Experiment) -> Result:
-        if experiment.name not in kept:
-            with pytest.MonkeyPatch.context() as patch:
-                _own_lock(tmp_path_factory.mktemp("run"), patch)
-                kept[experiment.name] = experiment(profile="tiny", save=False, progress=False)
-        return kept[experiment.name]
-
-    return run
+    return lambda experiment: tiny(experiment.name)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +81,7 @@ def test_summaries_figures_and_captions(
 
 
 def test_the_timeline_holds_the_gaps_of_one_trial(measured: Callable[[Experiment], Result]) -> None:
-    line = figures.throttle.timeline(measured(quota.hog))
+    line = throttle_figure.timeline(measured(quota.hog))
     assert {"share_percent", "at_ns", "gap_ns", "stall"} == set(line.columns)
     assert not line[line.share_percent == 100].stall.any()
     assert (line.at_ns.diff()[line.share_percent.diff() == 0] >= 0).all()
@@ -91,9 +90,9 @@ def test_the_timeline_holds_the_gaps_of_one_trial(measured: Callable[[Experiment
 @pytest.mark.usefixtures("allowed")
 def test_a_hog_is_held_back_and_the_kernel_counts_it(measured: Callable[[Experiment], Result]) -> None:
     result = measured(quota.hog)
-    assert result.parameters["default_period_ns"] == 100 * MS
-    assert "nr_throttled" in result.parameters["stat_fields"]
-    for block in result.parameters["blocks"]:
+    assert result.facts["default_period_ns"] == 100 * MS
+    assert "nr_throttled" in result.facts["stat_fields"]
+    for block in result.records("blocks"):
         if block["share_percent"] == 100:
             assert block["periods"] == block["throttled_periods"] == 0
             continue
@@ -154,11 +153,17 @@ def hog_result(gaps: dict[int, list[float]], throttled: int = 5) -> Result:
         for share in gaps
         for trial in (0, 1)
     ]  # fmt: skip
-    parameters = {
-        "blocks": blocks, "slice_ns": 5 * MS, "tick_ns": 4 * MS, "default_period_ns": 100 * MS,
-        "stat_fields": ["nr_periods", "nr_throttled", "throttled_usec"],
-    }  # fmt: skip
-    return Result("quota.hog", pd.DataFrame(rows), {"cpus": 2}, parameters)
+    return Result(
+        "quota.hog",
+        pd.DataFrame(rows),
+        {"cpus": 2},
+        {"slice_ns": 5 * MS, "tick_ns": 4 * MS},
+        {"blocks": pd.DataFrame(blocks)},
+        {
+            "default_period_ns": 100 * MS,
+            "stat_fields": ["nr_periods", "nr_throttled", "throttled_usec"],
+        },
+    )
 
 
 def test_a_constructed_hog_is_summed_up_by_hand() -> None:
@@ -176,8 +181,8 @@ def test_gaps_that_no_throttled_period_explains_are_no_stalls() -> None:
     result = hog_result({50: [50, 52], 100: [30]}, throttled=0)
     row = result.summary().set_index("share_percent").loc[50]
     assert row.stalls == 0 and np.isnan(row.stall_ns)
-    assert not figures.throttle.timeline(result).stall.any()
-    assert figures.throttle.timeline(hog_result({50: [50, 52], 100: [30]})).stall.sum() == 2
+    assert not throttle_figure.timeline(result).stall.any()
+    assert throttle_figure.timeline(hog_result({50: [50, 52], 100: [30]})).stall.sum() == 2
 
 
 def test_a_hog_without_a_limit_is_drawn_too() -> None:
@@ -193,7 +198,7 @@ def test_no_request_is_lost(experiment: Experiment, measured: Callable[[Experime
     result = measured(experiment)
     keys = ["limit", "demand_percent", "neighbour", "hogs", "trial"]
     rows = result.data.groupby(keys).size()
-    for block in result.parameters["blocks"]:
+    for block in result.records("blocks"):
         own = result.data[(result.data[keys] == [block[key] for key in keys]).all(axis=1)]
         assert block["arrived"] == block["completed"] + block["waiting"]
         assert block["arrived"] == rows[tuple(block[key] for key in keys)]
@@ -219,12 +224,12 @@ def test_waits_are_split_by_cause_where_the_kernel_can_be_watched(
         pytest.skip("the kernel cannot be watched here")
     assert (table.held_ns[table.limit == "none"] == 0).all()  # without a limit nothing holds anybody back
     assert (table.rivals_ns[table.neighbour == "hogs"] > 0).all()
-    watched = [block for block in result.parameters["blocks"] if block["waits_ns"]]
-    assert len(watched) == len(result.parameters["blocks"]) == result.parameters["trials"] * len(table)
+    watched = [block for block in result.records("blocks") if block["waits_ns"]]
+    assert len(watched) == len(result.records("blocks")) == result.parameters["trials"] * len(table)
 
 
 def test_a_constructed_wait_is_split_by_hand() -> None:
-    waits = dict.fromkeys(attribution.OCCUPANTS, 0) | {"throttled": 600, "same_program": 30, "other_task": 10}
+    waits = dict.fromkeys(OCCUPANTS, 0) | {"throttled": 600, "same_program": 30, "other_task": 10}
     blocks = pd.DataFrame({"arrived": [10, 99], "waits_ns": [waits, None]})
     causes = service._causes(blocks)
     assert causes["throttled"] == 60 and causes["same_program"] + causes["other_task"] == 4
@@ -268,10 +273,11 @@ def test_the_model_begins_its_periods_when_the_kernel_did(boundary_ms: int | Non
     block = about | {"completed": 1, "cpu_ns": 30 * MS, "elapsed_ns": 1000 * MS}
     block["boundary_ns"] = None if boundary_ms is None else boundary_ms * MS
     parameters = {
-        "blocks": [block], "quota_us": 20_000, "period_us": 100_000, "arrivals": "poisson", "threads": 1,
+        "quota_us": 20_000, "period_us": 100_000, "arrivals": "poisson", "threads": 1,
         "cpus": [0], "slice_us": 5000, "tick_us": None, "duration_s": 1.0, "work_us": 30_000,
     }  # fmt: skip
-    assert service.modelled(data, parameters).latency_ns.round().tolist() == [latency_ms * MS]
+    run = Result("service.latency", data, {"cpus": 1}, parameters, {"blocks": pd.DataFrame([block])})
+    assert service.modelled(run).latency_ns.round().tolist() == [latency_ms * MS]
 
 
 def test_model_and_kernel_are_compared_by_the_periods_that_the_kernel_counted() -> None:
@@ -284,10 +290,11 @@ def test_model_and_kernel_are_compared_by_the_periods_that_the_kernel_counted() 
         "throttled_periods": 1, "throttled_ns": 80 * MS, "pressure_us": None, "pressure_window_ns": 1000 * MS,
     }  # fmt: skip
     parameters = {
-        "blocks": [block], "quota_us": 20_000, "period_us": 100_000, "arrivals": "poisson", "threads": 1,
+        "quota_us": 20_000, "period_us": 100_000, "arrivals": "poisson", "threads": 1,
         "cpus": [0], "slice_us": 5000, "tick_us": None, "duration_s": 1.0, "work_us": 30_000,
     }  # fmt: skip
-    error = service.model_error(Result("service.latency", data, {"cpus": 1}, parameters)).iloc[0]
+    tables = {"blocks": pd.DataFrame([block])}
+    error = service.model_error(Result("service.latency", data, {"cpus": 1}, parameters, tables)).iloc[0]
     assert error.throttled_percent == error.model_throttled_percent == 100 / 12
     assert error.off_by_points == 0
 
@@ -426,7 +433,9 @@ def test_without_groups_it_measures_the_rest_and_says_so(
 
     monkeypatch.setattr(cgroups.making, "make", refuse)
     result = experiment(profile="tiny", save=False, progress=False)
-    assert any(note.level == "missing" and "constructed" in note.text for note in result.notes)
+    assert any(
+        note.level == "missing" and "No control group can be made" in note.text for note in result.notes
+    )
     table = result.summary()
     assert (table.periods == 0).all() and (table.throttled_periods == 0).all()
     assert "no limit" in result.plot().caption.lower()
@@ -444,9 +453,9 @@ def _survey() -> Any:
 CODE = """
 import sys
 from pathlib import Path
-from sched_labs import lock
+from sched_labs.core import lock
 lock._PLACES = (Path(sys.argv[1]),)
-from sched_labs.experiments import service
+from sched_labs import service
 print("go", flush=True)
 service.latency(profile="tiny", trials=50, save=False, progress=False)
 """
@@ -471,15 +480,6 @@ def test_an_ended_run_leaves_no_group_and_no_process(how: signal.Signals, tmp_pa
     finally:
         program.kill()
         program.communicate()
-
-
-def wait_until(true: Callable[[], bool], timeout_s: float = 15) -> bool:
-    end = time.monotonic() + timeout_s
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def workloads_of(pid: int) -> list[int]:

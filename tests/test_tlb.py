@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,16 @@ import pytest
 from ladder_lab import MACHINE, documented, own_lock
 
 from sched_labs import machine, workloads
-from sched_labs.errors import ParameterError, ResultError, WorkloadError
-from sched_labs.experiments import base, counted, tlb
+from sched_labs.core.errors import ParameterError, ResultError, WorkloadError
+from sched_labs.core.result import Result
 from sched_labs.machine import files
-from sched_labs.result import Result
+from sched_labs.run import base, counted
+from sched_labs.topics.latency_ladder.tlb import experiment as tlb
 
 
 @pytest.fixture(scope="module")
-def walks(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with own_lock(tmp_path_factory.mktemp("tlb")):
-        return tlb.switches(profile="tiny", save=False, progress=False)
+def walks(tiny: Callable[[str], Result]) -> Result:
+    return tiny("tlb.switches")
 
 
 def test_every_condition_has_its_walks(walks: Result) -> None:
@@ -55,7 +56,7 @@ def test_without_counters_there_are_no_columns_for_them(walks: Result) -> None:
         *("voluntary_switches", "involuntary_switches"),
     }
     offered = machine.survey().fact("pmu.events").value
-    assert counted == set(walks.parameters["events"]) <= set(offered if isinstance(offered, list) else [])
+    assert counted == set(walks.facts["events"]) <= set(offered if isinstance(offered, list) else [])
     if not counted:
         assert any(note.level == "missing" and "counter" in note.text for note in walks.notes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import pwd
 import shutil
 import subprocess
@@ -196,6 +197,34 @@ def test_only_root_makes_a_machine_the_readers() -> None:
 def test_the_test_refuses_other_command_lines(wrong: list[str]) -> None:
     done = subprocess.run(["bash", VM_TEST, *wrong], capture_output=True, text=True)
     assert done.returncode == 2 and "usage" in done.stderr
+
+
+def test_what_would_be_checked_is_listed() -> None:
+    done = subprocess.run(["bash", VM_TEST, "--list"], capture_output=True, text=True, check=True)
+    listed = done.stdout.splitlines()
+    assert len(listed) == len(set(listed))
+    for boot in ("first boot", "second boot"):
+        assert f"{boot}: without the key it leads to the login" in listed  # from outside
+        assert f"{boot}: the doctor" in listed and f"{boot}: nothing is left behind" in listed  # inside
+    assert "first boot: quota.hog, in the server's kernel" in listed
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or platform.machine() != "x86_64", reason="it needs root, and x86-64")
+def test_a_test_that_ends_early_says_what_it_did_not_come_to(tmp_path: Path) -> None:
+    """Here it ends at once: no Debian can be made."""
+    for tool in ("qemu-system-x86_64", "mkfs.ext4", "curl", "git", "debootstrap"):
+        (tmp_path / tool).write_text("#!/bin/sh\necho no mirror\nexit 1\n")
+        (tmp_path / tool).chmod(0o755)
+    (tmp_path / "made").mkdir()
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "made"), "MIRROR": "http://nowhere",
+    }  # fmt: skip
+    done = subprocess.run(["bash", VM_TEST], capture_output=True, text=True, env=environment)
+    assert done.returncode == 1 and "no mirror" in done.stdout, done.stderr
+    not_tried = done.stdout.partition("NOT TRIED")[2].splitlines()[1:]
+    listed = subprocess.run(["bash", VM_TEST, "--list"], capture_output=True, text=True, check=True).stdout
+    assert [line.strip() for line in not_tried] == listed.splitlines()
+    assert list((tmp_path / "made").iterdir()) == []
 
 
 def test_shellcheck() -> None:

@@ -7,10 +7,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sched_labs import figures, machine, stats, workloads
-from sched_labs.errors import ParameterError, ResultError
-from sched_labs.experiments import find, memory, warmup
-from sched_labs.result import Result
+from sched_labs import machine, workloads
+from sched_labs.core import stats
+from sched_labs.core.errors import ParameterError, ResultError
+from sched_labs.core.registry import find
+from sched_labs.core.result import Result
+from sched_labs.run import memory
+from sched_labs.topics.context_switch.warmup import experiment as warmup
+from sched_labs.topics.context_switch.warmup import figure as warmup_figure
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -31,7 +35,7 @@ def test_the_grid_is_measured_with_the_random_walk() -> None:
     assert result.parameters["grid_partners_bytes"] == [4 * KIB, 64 * KIB]
     curve = result.plot().data
     assert set(curve.partner_bytes) == {256 * KIB}
-    grid = figures.warmup.grid(result)
+    grid = warmup_figure.grid(result)
     assert len(grid.data) == 6 and grid.caption.endswith(".")
     assert "Partner of 4 KiB: 8 KiB" in grid.alt and "<svg" in grid.svg()
 
@@ -75,7 +79,7 @@ def test_a_walk_alone_has_the_interval_of_its_starts() -> None:
 
 def test_without_a_grid_there_is_nothing_to_draw() -> None:
     with pytest.raises(ResultError, match="one partner only"):
-        figures.warmup.grid(measured())
+        warmup_figure.grid(measured())
 
 
 def test_the_grid_says_what_it_shows() -> None:
@@ -94,7 +98,7 @@ def test_the_grid_says_what_it_shows() -> None:
         def summary(self) -> pd.DataFrame:
             return pd.DataFrame(rows)
 
-    grid = figures.warmup.grid(Made("warmup.sweep", pd.DataFrame(), {}, {}))
+    grid = warmup_figure.grid(Made("warmup.sweep", pd.DataFrame(), {}, {}))
     assert grid.caption == (
         "One switch costs from 500 ns with 1 MiB and a partner of 4 KiB to 60 µs with 1 MiB and a partner of "
         "1 MiB: it depends on both sets."

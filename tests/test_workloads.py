@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from sched_labs import workloads
-from sched_labs.errors import ParameterError, WorkloadError
+from sched_labs.core.errors import ParameterError, WorkloadError
 from sched_labs.workloads import build, launch
 
 # Arguments that make each workload as short as it can be.  A new workload in src/ must get a line here.
 TINY = {
+    "roles": ["--ms", "20", "sleeper:1:0:2000:50", "hog:1", "pair:1", "yielder:1:0:20", "forker:1:0:1:20"],
     "requests": ["--duration-ms", "30", "--stall-ms", "5"],
     "wakeplace": ["--workers", "1", "--duration-ms", "20"],
     "service": ["--duration-ms", "50", "--loops", "1000"],
@@ -37,6 +39,7 @@ TINY = {
     "ipc": ["--trials", "1", "--block-ms", "5", "--condition", "switches"],
     "packets": ["--trials", "1", "--block-ms", "2", "--bytes", "64", "--way", "mmsg"],
     "pool": ["--duration-ms", "10", "--hot", "4096"],
+    "orders": ["--workers", "2", "--work-us", "10", "--duration-ms", "20"],
     "migrate": ["--working-set", "4096", "--every-us", "100", "--steps", "2", "--trials", "1"],
     "nodes": ["--working-set", "4096", "--loads", "64", "--trials", "1"],
     "siblings": ["--work", "alu", "--work", "memory", "--window-ms", "2", "--trials", "1"],
@@ -66,24 +69,12 @@ TINY = {
 LONG = ["--round-trips", "100000000", "--trials", "1"]  # pingpong for much longer than any test
 
 
-def wait_until(true: Callable[[], bool], timeout_s: float = 15) -> bool:
-    end = time.monotonic() + timeout_s
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def group_is_gone(group: int) -> bool:
     """No process of the group is left, other than ended ones that nobody has waited for.
 
-    Those that die with the workload (by PDEATHSIG) get a second to do so.
+    Those that die with the workload (by PDEATHSIG) get the time to do so.
     """
-    end = time.monotonic() + 1
-    while (left := members(group)) and time.monotonic() < end:
-        time.sleep(0.005)
-    return not left
+    return wait_until(lambda: not members(group))
 
 
 def members(group: int) -> list[int]:
@@ -115,8 +106,8 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     """Workloads of our own: the body of main() after lab_begin()."""
     folder = tmp_path / "src"
     folder.mkdir()
-    (folder / "lab.h").write_text((build.SOURCES / "lab.h").read_text())
-    monkeypatch.setattr(build, "SOURCES", folder)
+    (folder / "lab.h").write_text((build.SHARED / "lab.h").read_text())
+    monkeypatch.setattr(build, "SHARED", folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def write(body: str) -> None:
@@ -146,7 +137,7 @@ def test_another_source_or_header_makes_another_binary(sources: Callable[[str], 
     first = build.recipe("odd")
     sources("return 1;")
     second = build.recipe("odd")
-    (build.SOURCES / "lab.h").write_text((build.SOURCES / "lab.h").read_text() + "\n")
+    (build.SHARED / "lab.h").write_text((build.SHARED / "lab.h").read_text() + "\n")
     assert len({first, second, build.recipe("odd")}) == 3
 
 
@@ -284,7 +275,7 @@ def test_a_workload_past_its_deadline_ends_itself() -> None:
 def test_a_workload_that_ignores_its_deadline_is_killed(
     sources: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "_GRACE_S", 0.5)
+    monkeypatch.setattr(launch, "_GRACE_S", 2)
     sources("alarm(0);\n    lab_barrier((pid_t[]){lab_tid()}, 1);\n    for (;;)\n        pause();")
     said = "hung past its deadline"
     with workloads.start("odd", deadline_s=0.5) as odd, pytest.raises(WorkloadError, match=said):
@@ -332,7 +323,7 @@ def test_the_end_of_its_input_ends_the_whole_group(between: str, started: bool) 
             process.stdin.write(b"go\n")
         process.stdin.close()
         assert process.wait(timeout=15) == -signal.SIGKILL
-    assert wait_until(lambda: group_is_gone(process.pid))
+    assert group_is_gone(process.pid)
 
 
 @pytest.mark.parametrize("between", ["threads", "processes"])
@@ -348,9 +339,9 @@ list(w.records())
     assert owner.stdout
     with owner:
         group = int(owner.stdout.readline())
-        assert not group_is_gone(group)
+        assert members(group)
         owner.kill()
-    assert wait_until(lambda: group_is_gone(group))
+    assert group_is_gone(group)
 
 
 def test_leaving_the_context_ends_it_whatever_it_was_doing() -> None:
@@ -361,7 +352,7 @@ def test_leaving_the_context_ends_it_whatever_it_was_doing() -> None:
         pingpong.go()
         assert len(children(pingpong.pid)) == 2  # the partner, and the watcher of stdin
         raise KeyboardInterrupt
-    assert wait_until(lambda: group_is_gone(pingpong.pid))
+    assert group_is_gone(pingpong.pid)
     pingpong.end()  # harmless a second time
     with workloads.start("pingpong", LONG) as waiting:
         pass  # never went
@@ -373,6 +364,14 @@ def test_go_to_a_workload_that_has_died_is_a_plain_error() -> None:
         os.killpg(pingpong.pid, signal.SIGKILL)
         with pytest.raises(WorkloadError, match="ended by SIGKILL"):
             pingpong.run()
+
+
+def test_workloads_stand_in_the_task_group_of_whoever_starts_them() -> None:
+    """So that nice values and numbers of threads count between them: a session is a task group."""
+    words = ["--workers", "1", "--duration-ms", "10"]
+    with workloads.start("burn", words) as one, workloads.start("burn", words) as other:
+        assert {os.getsid(one.pid), os.getsid(other.pid)} == {os.getsid(0)}
+        assert os.getpgid(one.pid) == one.pid and os.getpgid(other.pid) == other.pid
 
 
 def test_every_process_carries_the_mark_of_its_owner() -> None:

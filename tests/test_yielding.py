@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sched_labs import figures, machine, workloads
-from sched_labs.errors import ParameterError, PlacementError
-from sched_labs.experiments import base, find, yielding
-from sched_labs.result import Result
+from sched_labs import draw as figures
+from sched_labs import machine, workloads
+from sched_labs.core.errors import ParameterError, PlacementError
+from sched_labs.core.registry import find
+from sched_labs.core.result import Result
+from sched_labs.run import base
+from sched_labs.topics.context_switch.yielding import experiment as yielding
 
 
 @pytest.fixture(scope="module")
-def live(own_lock: None) -> Result:
-    return yielding.semantics(profile="tiny", save=False, progress=False)
+def live(tiny: Callable[[str], Result]) -> Result:
+    return tiny("yielding.semantics")
 
 
 def rows(

@@ -17,31 +17,31 @@ from typing import Any
 import pytest
 
 from sched_labs import kernels
-from sched_labs.experiments import service
+from sched_labs.core import registry
+from sched_labs.core.result import Result, from_json
+from sched_labs.kernels import catalogue
 from sched_labs.machine.bpf import bcc_module
-from sched_labs.result import Result, from_json
+from sched_labs.topics.cgroup_throttling.service import experiment as service
 
 MS = 1_000_000
-HOG, THREADS, NESTED, LATENCY, TIMELINE = "hog", "threads", "groups", "latency", "timeline"
+HOG, THREADS, NESTED = "quota.hog", "quota.threads", "nested.groups"
+LATENCY, TIMELINE = "service.latency", "throttle.timeline"
 EXPERIMENTS = {
-    HOG: ("quota", {"shares_percent": [20, 50], "periods_us": [50_000], "trials": 1, "cycles": 8}),
-    THREADS: ("quota", {"threads": [1, 4], "quota_us": 20_000, "period_us": 50_000, "cycles": 8}),
-    NESTED: ("nested", {"cycles": 10}),
-    LATENCY: (
-        "service",
-        {
-            "demands_percent": [50, 80], "limits": ["none", "quota"], "neighbours": ["idle"], "trials": 1,
-            "duration_s": 2.0,
-        },
-    ),
-    TIMELINE: ("throttle", {"demand_percent": 150, "duration_s": 0.4}),
+    HOG: {"shares_percent": [20, 50], "periods_us": [50_000], "trials": 1, "cycles": 8},
+    THREADS: {"threads": [1, 4], "quota_us": 20_000, "period_us": 50_000, "cycles": 8},
+    NESTED: {"cycles": 10},
+    LATENCY: {
+        "demands_percent": [50, 80], "limits": ["none", "quota"], "neighbours": ["idle"], "trials": 1,
+        "duration_s": 2.0,
+    },
+    TIMELINE: {"demand_percent": 150, "duration_s": 0.4},
 }  # fmt: skip
 
 
 def run(kernel: str, timing: str, names: list[str]) -> dict[str, Any]:
     """One guest for all of them: the Result of each, and `partitions` where the timing is not virtual."""
-    module = "sched_labs.experiments."
-    wanted = [(name, module + EXPERIMENTS[name][0], EXPERIMENTS[name][1]) for name in names]
+    experiments = {name: registry.find(name).function for name in names}
+    wanted = [(name, one.__module__, one.__name__, EXPERIMENTS[name]) for name, one in experiments.items()]
     answer = kernels.run(
         kernel,
         "throttling_in_a_guest:measure",
@@ -49,7 +49,11 @@ def run(kernel: str, timing: str, names: list[str]) -> dict[str, Any]:
         timing=timing,
         deadline_s=900,  # on a busy machine
         native=["burn", "service"],
-        modules=["sched_labs.kernels.jobs.experiment", *(module for _, module, _ in wanted)],
+        modules=[
+            "sched_labs.kernels.jobs.experiment",
+            "sched_labs.limits.cgroups",
+            *(one.__module__ for one in experiments.values()),
+        ],
         extra={
             "/lab/throttling_in_a_guest.py": Path(__file__).with_name("throttling_in_a_guest.py").read_bytes()
         },
@@ -94,7 +98,7 @@ def check_virtual(found: dict[str, Any]) -> None:
 
 def check_requests(result: Result) -> None:
     """No request is lost."""
-    for block in result.parameters["blocks"]:
+    for block in result.records("blocks"):
         assert block["arrived"] == block["completed"] + block["waiting"] > 0
         assert block["throttled_periods"] <= block["periods"]
 
@@ -116,7 +120,7 @@ def check_counts(kernel: str, found: dict[str, Any]) -> None:
     row = line.summary().iloc[0]
     assert row.periods > 0 and row.throttled_periods > 0
     if bcc_module() is not None:
-        assert line.parameters["watched"] == [0], [note.text for note in line.notes]
+        assert line.facts["watched"] == [0], [note.text for note in line.notes]
         assert row.spans > 0
         # The probe sees each interval begin and end a moment after the kernel does.
         assert row.spans_ns >= 0.8 * row.throttled_ns, row
@@ -138,7 +142,7 @@ def check_partitions(kernel: str, said: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    for name in sys.argv[1:] or kernels.gallery():
+    for name in sys.argv[1:] or catalogue.gallery():
         check_virtual(run(name, "deterministic", [HOG, THREADS, NESTED, LATENCY]))
         check_counts(name, run(name, "vm", [TIMELINE]))
         print(f"{name}: as it should be")

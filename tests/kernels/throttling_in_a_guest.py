@@ -6,18 +6,19 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sched_labs import cgroups, workloads
-from sched_labs.errors import PlacementError
+from sched_labs import workloads
+from sched_labs.core.errors import PlacementError
 from sched_labs.kernels.jobs import experiment
+from sched_labs.limits import cgroups
 
 ROOT = Path("/sys/fs/cgroup")
 
 
 def measure(wanted: list[Any], partitions: bool) -> dict[str, Any]:
     start, results = workloads.start, {}
-    for name, module, parameters in wanted:
+    for kind, module, name, parameters in wanted:
         given = {"profile": "tiny", "progress": False, **parameters}
-        results[name] = experiment.measure(module, name, given)
+        results[kind] = experiment.measure(module, name, given)
         workloads.start = start
     said = {kind: partition(kind, [1]) for kind in ("root", "isolated")} if partitions else {}
     if partitions:

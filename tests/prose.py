@@ -1,0 +1,299 @@
+"""Chapters run on machines that are not here: every experiment answers with a run that was recorded or
+constructed.
+
+The outputs of the cells are what a reader of that machine would see.  Which side each condition took is on
+record.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jupytext
+import numpy as np
+import pandas as pd
+import pytest
+
+from sched_labs.book.chapters import Chapter
+from sched_labs.claims.base import Judgement
+from sched_labs.core.result import Result, recorded
+from sched_labs.run.base import Experiment
+
+Answer = Callable[[str, dict[str, Any]], Result]
+
+
+@dataclass
+class Run:
+    """What a chapter printed, cell by cell, and which sides of its conditions it took."""
+
+    outputs: dict[int, str] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)  # in sentences: what was printed, and what figures say
+    reached: set[tuple[int, int, bool]] = field(default_factory=set)  # cell, line in it, which side
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.said)
+
+
+class Sides(ast.NodeTransformer):
+    """Notes on each condition of a cell which side was taken: for `if` and for `a if b else c`."""
+
+    def __init__(self, cell: int) -> None:
+        self.cell, self.all = cell, set[tuple[int, int, bool]]()
+
+    def _note(self, node: ast.stmt | ast.expr, side: bool) -> ast.Call:
+        key = (self.cell, node.lineno * 1000 + node.col_offset, side)
+        self.all.add(key)
+        return ast.Call(ast.Name("_reached", ast.Load()), [ast.Constant(key)], [])
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.IfExp:
+        self.generic_visit(node)
+        for side, name in ((True, "body"), (False, "orelse")):
+            part = getattr(node, name)
+            both = ast.Tuple([self._note(node, side), part], ast.Load())
+            setattr(node, name, ast.Subscript(both, ast.Constant(1), ast.Load()))
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.If:
+        self.generic_visit(node)
+        node.body.insert(0, ast.Expr(self._note(node, True)))
+        node.orelse.insert(0, ast.Expr(self._note(node, False)))
+        return node
+
+
+def cells(chapter: Chapter) -> list[str]:
+    notebook = jupytext.read(chapter.source)
+    return [cell.source for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+
+
+def conditions(chapter: Chapter) -> set[tuple[int, int, bool]]:
+    """Both sides of every condition in a chapter's cells."""
+    found = set[tuple[int, int, bool]]()
+    for number, source in enumerate(cells(chapter)):
+        sides = Sides(number)
+        sides.visit(ast.parse(source))
+        found |= sides.all
+    return found
+
+
+def line(chapter: Chapter, cell: int, place: int) -> str:
+    """The line of a condition, as `conditions` places it."""
+    return cells(chapter)[cell].splitlines()[place // 1000 - 1].strip()
+
+
+def run(chapter: Chapter, answer: Answer, patch: pytest.MonkeyPatch) -> Run:
+    """Run a chapter's cells, with `answer(kind, parameters)` in place of measuring."""
+    done = Run()
+
+    def call(self: Experiment, **given: Any) -> Result:
+        return answer(self.name, given)
+
+    patch.setattr(Experiment, "__call__", call)
+    names: dict[str, Any] = {"__name__": "chapter", "_reached": done.reached.add}
+    for number, source in enumerate(cells(chapter)):
+        names["display"] = show = _Show()
+        tree = ast.fix_missing_locations(Sides(number).visit(ast.parse(source)))
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        with contextlib.redirect_stdout(show):
+            exec(compile(tree, f"{chapter.name}, cell {number}", "exec"), names)
+            if last is not None:
+                code = compile(ast.Expression(last.value), f"{chapter.name}, cell {number}", "eval")
+                show(eval(code, names))
+        done.outputs[number] = show.getvalue() + "\n".join(show.tables)
+        done.said.append(show.getvalue())
+    return done
+
+
+class _Show(io.StringIO):
+    """What a cell prints, and what it shows: sentences, and besides them tables and other things."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = list[str]()
+
+    def __call__(self, *shown: Any) -> None:
+        for one in shown:
+            if hasattr(one, "caption"):  # a figure: its sentence and its alternative text
+                self.write(f"{one.caption}\n{one.alt}\n")
+            elif isinstance(one, Judgement):
+                self.write(f"{one!r}\n")
+            elif one is not None:
+                self.tables.append(str(one))
+
+
+_TIMES = re.compile(r"(\d[\d,]*(?:\.\d+)?) times (?:as \w+|\w+er|more|less)")
+
+
+def contradictions(text: str) -> Iterator[str]:
+    """Sentences that no run can make true: numbers that are none, and factors that point the other way."""
+    for line in text.splitlines():
+        if re.search(r"(?<![\w.])(nan|inf|NaN|<NA>|None)(?![\w-])", line):
+            yield f"a number that is none: {line.strip()}"
+        for match in _TIMES.finditer(line):
+            factor = float(match[1].replace(",", ""))
+            if factor < 1 and " times as " not in match[0]:
+                yield f"a factor below one: {line.strip()}"
+
+
+# ---- machines ----------------------------------------------------------------------------------------------
+#
+# One was recorded.  The others are CONSTRUCTED of its runs: no machine measured them, and what they are for
+# is that a sentence meets numbers that it was not written beside.
+
+# What a run compares, in this order: the first of these columns that its data have.
+COMPARED = (
+    *("condition", "limit", "placement", "policy", "neighbour", "by", "lock", "client", "access", "regime"),
+    *("registers", "distance", "observer", "pair", "what", "way", "rung", "loop"),
+)
+# Where that would make a run that cannot be: these names change places instead.
+SWAPPED = {
+    "context_switch.matrix": ("placement", ["same_cpu", "other_cpu"]),
+    "warmup.sweep": ("access", []),
+    "interpreter.script": ("threads", [1, 2]),
+    "fpu.state": ("registers", ["integer", "avx"]),
+    "policies.sweep": ("policy", ["OTHER", "FIFO"]),
+    "convoy.locks": ("lock", ["mutex", "fifo"]),
+    "connections.sweep": ("by", []),
+    "pool.pinned": ("placement", ["pinned", "free"]),
+    "ipc.causes": ("condition", ["streamer", "busy"]),
+    "wakeplace.sweep": ("condition", ["idle CPUs", "bound to the waker"]),
+}
+
+
+def recorded_machine(kind: str, _: dict[str, Any]) -> Result:
+    """The one that the book's runs were recorded on: AMD, two CPUs, BPF, no counters, cgroup v1."""
+    found = recorded(kind)
+    assert found
+    return found
+
+
+def contrary_machine(kind: str, given: dict[str, Any]) -> Result:
+    """An Intel guest where every comparison comes out the other way round: the conditions change their
+    names.
+    """
+    run = _elsewhere(recorded_machine(kind, given), cpu_model="Intel Xeon Processor", l2_bytes=2 << 20)
+    chosen = next((column for column in COMPARED if column in run.data), "")
+    if kind == "warmup.sweep":  # nothing stands clear of the noise, and larger sets were not walked
+        run.data = run.data[run.data["working_set_bytes"] <= 128 << 10].reset_index(drop=True)
+        run.data["pass_ns"] = run.data["pass_ns"] * (1 + run.data["trial"] % 3)
+        run.parameters = run.parameters | {"grid_partners_bytes": []}
+    if kind == "offcpu.stacks":
+        asleep = run.data[run.data["role"] == "sleeper"].assign(state="woken")
+        run.data = pd.concat([run.data, asleep], ignore_index=True)
+    column, names = SWAPPED.get(kind, (chosen, None))
+    if not column:
+        return run
+    names = list(dict.fromkeys(run.data[column])) if names is None else names
+    other = dict(zip(names, reversed(names), strict=True))
+    for table in (run.data, *run.tables.values()):
+        if column in table:
+            table[column] = table[column].map(lambda name: other.get(name, name))
+    return run
+
+
+def large_machine(kind: str, given: dict[str, Any]) -> Result:
+    """Bare metal with 64 CPUs, cgroup v2, HZ 1000 and hardware counters, four times as quick."""
+    run = _elsewhere(
+        recorded_machine(kind, given),
+        cpus=64,
+        cores=64,
+        hz=1000,
+        cpu_model="a processor with counters",
+        virt="none",
+    )
+    for table in (run.data, *run.tables.values()):
+        for column in table:
+            told = pd.api.types.is_numeric_dtype(table[column])
+            if told and column.endswith("_ns") and column not in ("tick_ns", "period_ns", "stall_ns"):
+                table[column] = (table[column] / 4).astype(table[column].dtype)
+    if kind == "warmup.sweep":
+        later = run.data["condition"] == "after_switch"
+        run.facts["events"] = ["cache_misses"]
+        run.data["cache_misses"] = 10.0 + 90.0 * later
+    if kind == "wakeplace.sweep":
+        rows = run.data[run.data["condition"] == "idle CPUs"]
+        both = [rows.assign(condition=name) for name in ("previous CPU busy", "low migration cost")]
+        run.data = pd.concat([run.data, *both], ignore_index=True)
+        parts = ("to_waking_ns", "to_wakeup_ns", "to_switch_ns", "to_running_ns")
+        run.data = run.data.assign(**dict.fromkeys(parts, run.data["wait_ns"] / 4))
+        idle = run.tables["idle"]
+        more = [
+            idle[idle["condition"] == "idle CPUs"].assign(condition=name)
+            for name in ("previous CPU busy", "low migration cost")
+        ]
+        run.tables["idle"] = pd.concat([idle, *more], ignore_index=True)
+    if kind == "context_switch.matrix":
+        far = run.data[(run.data["placement"] == "other_cpu") & (run.data["mechanism"] == "futex")]
+        polled = far.assign(mechanism="poll", elapsed_ns=far["elapsed_ns"] / 50)
+        polled[["voluntary_switches", "involuntary_switches"]] = 0
+        run.data = pd.concat([run.data, polled], ignore_index=True)
+    return run
+
+
+NEED_TWO = ("wakeplace", "pool", "migration", "policies.hog", "smt", "numa", "reserved", "ipc", "isolation")
+NEED_BPF = ("attribution", "offcpu", "switchgraph", "observer")
+
+
+def small_machine(kind: str, given: dict[str, Any]) -> Result:
+    """One CPU, no BPF, no rights, and a kernel that tells little: the recorded run stands in for what needs
+    more.
+    """
+    run = _elsewhere(recorded_machine(kind, given), cpus=1, cores=1, cpus_allowed="0", slice_ns=None)
+    if kind.startswith(NEED_TWO + NEED_BPF):
+        run.stands_in = "This machine has one CPU and no BPF."
+        return run
+    data = run.data
+    if "placement" in data:
+        data = data[~data["placement"].isin(["other_cpu", "unpinned"])]
+    if "instrument" in data and (data["instrument"] != "bpf").any():
+        data = data[data["instrument"] != "bpf"]
+    for column, names in LACKING.items():
+        if column in data and kind.startswith(names[0]):
+            data = data[~data[column].isin(names[1:])]
+    run.data = data.reset_index(drop=True)
+    if "timer_interrupts" in run.facts:
+        run.facts["timer_interrupts"] = None
+    run.tables.pop("waits", None)
+    if kind == "regimes.sweep":
+        run.tables["blocks"] = run.tables["blocks"].assign(
+            run_delay_ns=np.nan, timeslices=np.nan, counted=np.nan
+        )
+    if kind == "own_program.watch":
+        run.facts["counted"] = False
+        run.stands_in = "No control group can be made here." if given.get("trouble") == "quota" else ""
+    if kind == "throttle.timeline":
+        run.facts["watched"] = []
+        run.tables.pop("spans", None)
+    return run
+
+
+# What the small machine's runs leave out: of a kind, in a column.
+LACKING = {
+    "mechanism": ("context_switch.matrix", "yield"),
+    "rung": ("reference.costs", "stack_switch", "hand_over"),
+    "limit": ("service.", "quota", "quota + burst", "weight"),
+    "policy": ("policies.sweep", "FIFO", "RR", "DEADLINE", "nice -10"),
+    "lock": ("convoy.locks", "java_fair", "java_unfair", "java_fair_try", "java_unfair_try"),
+    "share_percent": ("quota.hog", 10, 20, 50),
+}
+
+
+def _elsewhere(run: Result, **facts: Any) -> Result:
+    tables = {name: table.copy() for name, table in run.tables.items()}
+    return replace(
+        run, machine=run.machine | facts, data=run.data.copy(), tables=tables, facts=dict(run.facts)
+    )
+
+
+MACHINES: dict[str, Answer] = {
+    "recorded": recorded_machine,
+    "contrary": contrary_machine,
+    "large": large_machine,
+    "small": small_machine,
+}

@@ -1,0 +1,46 @@
+"""The contract, held by every experiment clause by clause: by its recorded run and a tiny one made here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from sched_labs.core import registry
+from sched_labs.testing import CLAUSES, Subject, Watched, subject
+from sched_labs.testing.quoted import made_up
+
+
+@pytest.fixture(scope="module", params=registry.names())
+def recorded_run(request: pytest.FixtureRequest) -> Subject:
+    """Loaded, summed up and drawn once for all clauses."""
+    return subject(request.param)
+
+
+@pytest.fixture(scope="module", params=registry.names())
+def tiny_run(request: pytest.FixtureRequest, tiny_watched: Callable[[str], Watched]) -> Subject:
+    """Made once for all clauses, and for all other tests that look at such a run."""
+    return subject(request.param, tiny_watched(request.param))
+
+
+@pytest.mark.parametrize("clause", CLAUSES)
+def test_a_recorded_run_keeps_the_contract(clause: str, recorded_run: Subject) -> None:
+    assert CLAUSES[clause](recorded_run) == []
+
+
+@pytest.mark.parametrize("clause", CLAUSES)
+def test_a_tiny_run_keeps_the_contract(clause: str, tiny_run: Subject) -> None:
+    assert CLAUSES[clause](tiny_run) == []
+
+
+def test_other_numbers_in_its_alternative_text_would_be_found(recorded_run: Subject) -> None:
+    """The clause that compares them is no rubber stamp: of any figure's numbers, moved, it misses some."""
+    figure = recorded_run.figures["alone"]
+
+    def moved(match: re.Match[str]) -> str:
+        return str(round(1.371 * float(match[0].replace(",", "")), 3))
+
+    alt = re.sub(r"(?<![\w.,])\d[\d,]*\.\d+", moved, figure.alt)
+    if alt != figure.alt:
+        assert list(made_up(alt, [figure.data, *figure.also, recorded_run.table], {}))

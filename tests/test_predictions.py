@@ -1,0 +1,323 @@
+"""Questions and answers: what a page gets, what JupyterLab gets, and what is kept."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from sched_labs.core import store
+from sched_labs.core.errors import ParameterError
+from sched_labs.explorables import modules
+from sched_labs.reader.predictions import Question, mark, pick, predict
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path
+
+
+def asked(question_id: str = "warmup.peak", low: float = 1, high: float = 1e6) -> Question:
+    return predict(question_id, "How long?", unit="ns", low=low, high=high)
+
+
+def words(question_id: str = "where") -> Question:
+    return predict(question_id, "Where?", choices=["here", "there"])
+
+
+class Page(HTMLParser):
+    """The elements of a page as (tag, attributes), and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+class Figure:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def _repr_html_(self) -> str:
+        return f"<figure>{self.text}</figure>"
+
+
+class Result:
+    """Draws itself, with a mark where its axis is of that unit."""
+
+    def __init__(self, units: tuple[str, ...] = ("ns",)) -> None:
+        self.units = units
+
+    def plot(self, *, recorded: Any = None, predictions: Any = ()) -> Figure:
+        for prediction in predictions:
+            if prediction["unit"] not in self.units:
+                raise ParameterError("no such axis")
+        return Figure(f"recorded {recorded}, marks {[p['value'] for p in predictions]}")
+
+
+# ---- what a page gets ----
+
+
+def test_a_page_gets_the_question_and_no_answer_of_anybody() -> None:
+    odd = 'a"><script>alert(1)</script>'
+    question = predict("direct.pipe", odd, unit=odd, low=1, high=2)
+    page = Page(question.html())
+    assert [tag for tag, _ in page.tags] == ["div", "p"] and page.text == odd
+    told = json.loads(page.tags[0][1]["data-question"] or "")
+    assert told == {"id": "direct.pipe", "text": odd, "unit": odd, "low": 1, "high": 2}
+    before = question.html()
+    store.save_prediction(question.id, 4321, "ns")
+    assert question.html() == before
+
+
+def test_words_are_asked_without_limits() -> None:
+    told = json.loads(Page(words().html()).tags[0][1]["data-question"] or "")
+    assert told["choices"] == ["here", "there"] and told["unit"] == "word" and "low" not in told
+
+
+@pytest.mark.parametrize(
+    ("unit", "given", "shown"),
+    [
+        ("ns", 1500, 1500),
+        ("µs", 1500, 1.5),
+        ("KiB", 2048, 2),
+        ("%", 40, 40),
+        ("ns", math.nan, None),
+        ("ms", None, None),
+    ],
+)
+def test_an_answer_is_in_the_unit_of_its_question(
+    unit: str, given: float | None, shown: float | None
+) -> None:
+    question = predict("q", "?", unit=unit, low=1, high=100)
+    page = Page(question.reveal(Result(), given).html())
+    assert json.loads(page.tags[0][1]["data-reveal"] or "") == {"question": "q", "measured": shown}
+    assert page.text == "recorded None, marks []"
+
+
+def test_a_built_page_has_the_figure_without_marks_and_a_live_one_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    question = asked()
+    store.save_prediction(question.id, 70, "ns")
+    shown = question.reveal(Result(), 50, recorded="pale")
+    assert "recorded pale, marks []" in shown.html()
+    monkeypatch.setenv("SCHED_LABS_PAGE", "1")
+    assert "recorded pale, marks [70.0]" in shown.html()
+    assert set(shown._repr_mimebundle_()) == {"text/html", "text/plain"}
+
+
+def test_what_can_be_revealed() -> None:
+    question = asked()
+    assert "<figure>drawn</figure>" in question.reveal(Figure("drawn"), 1).html()
+    assert "[]" in question.reveal(lambda marks: Figure(str(list(marks))), 1).html()
+    assert Page(words().reveal(None, "there").html()).text == ""
+    with pytest.raises(ParameterError, match="no answer to where"):
+        words().reveal(None, "nowhere")
+
+
+# ---- in JupyterLab ----
+
+
+def test_a_notebook_gets_the_widget_and_the_page_gets_the_question() -> None:
+    bundle = asked()._repr_mimebundle_()
+    assert bundle["text/html"] == asked().html()
+    assert re.fullmatch(r"[0-9a-f]{32}", bundle["application/vnd.jupyter.widget-view+json"]["model_id"])
+    assert asked().kept is None  # showing a form answers nothing
+
+
+def test_the_figure_is_covered_until_the_guess_is_made() -> None:
+    question = asked()
+    view, revealed = question.widget(), question.reveal(Result(), 50).widget()
+    below = revealed.children[1]
+    assert view.kept is None and below.value == ""
+    view.decided = {"kept": {"value": 2500, "unit": "ns"}, "count": 1}
+    kept = store.predictions()["warmup.peak"]
+    assert (kept["value"], kept["unit"]) == (2500, "ns") and question.kept == kept
+    assert view.kept == kept and revealed.children[0].kept == kept
+    assert revealed.children[0].measured == {"known": True, "value": 50}
+    assert "marks [2500.0]" in below.value
+    view.decided = {"kept": None, "count": 2}
+    assert below.value == "" and question.kept is None and store.predictions() == {}
+
+
+def test_a_reader_may_decline() -> None:
+    question = asked()
+    revealed = question.reveal(Result(), 50).widget()
+    revealed.children[0].decided = {"kept": {"declined": True}, "count": 1}
+    assert revealed.children[1].value and question.decided and question.kept is None
+
+
+def test_a_guess_that_was_made_before_uncovers_at_once() -> None:
+    store.save_prediction("where", "here", "word")
+    revealed = words().reveal(Result(("word",)), "there").widget()
+    assert revealed.children[0].kept["value"] == "here" and "marks []" in revealed.children[1].value
+
+
+def test_a_figure_without_an_axis_for_the_guess_is_drawn_without() -> None:
+    store.save_prediction("warmup.peak", 5, "ns")
+    assert "marks []" in asked().reveal(Result(units=()), 50).widget().children[1].value
+
+
+def test_an_answer_that_cannot_be_kept_is_said(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = asked().widget()
+    (own_folder / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(own_folder / "file"))
+    view.decided = {"kept": {"value": 1, "unit": "ns"}, "count": 1}
+    assert "Cannot" in view.said and "file" in view.said and view.kept is None
+
+
+# ---- beside it ----
+
+
+def test_a_figure_gets_a_mark_only_for_numbers_that_were_guessed() -> None:
+    assert mark("warmup.peak") == [] and mark() == []
+    store.save_prediction("other", 5, "percent")
+    store.save_prediction("where", "here", "word")
+    assert mark("other", "never.asked", "where") == [
+        {"value": 5, "unit": "percent", "label": "your prediction"}
+    ]
+
+
+@pytest.mark.parametrize("value", [1, "", "a" * 65, "two\nlines", None])
+def test_what_is_no_word_is_not_kept(value: Any) -> None:
+    with pytest.raises(ParameterError):
+        store.save_prediction("where", value, "word")
+    assert store.predictions() == {}
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0, 1), (-1, 1), (2, 1), (1, 1), (float("nan"), 1), (1, float("nan")), (1, float("inf"))],
+)
+def test_a_range_without_a_number_is_refused(low: float, high: float) -> None:
+    with pytest.raises(ParameterError, match="cannot lie between"):
+        asked(low=low, high=high)
+    with pytest.raises(ParameterError, match="One choice"):
+        predict("q", "?", choices=["only"])
+
+
+def test_a_value_is_picked_where_there_is_one() -> None:
+    table = pd.DataFrame({"by": ["a", "a", "b"], "slice_ns": [1.0, None, 3.0], "p50_ns": [10.0, 20.0, 30.0]})
+    result = SimpleNamespace(summary=lambda: table)
+    assert pick(result, "p50_ns") == 30 and pick(result, "p50_ns", by="a") == 20
+    assert pick(result, "p50_ns", by="a", slice_ns=1) == 10
+    assert pick(result, "p50_ns", slice_ns=None) == 20
+    assert math.isnan(pick(result, "p50_ns", by="c"))
+
+
+# ---- what the script says ----
+
+
+@pytest.fixture(scope="module")
+def empty(browser: Any) -> Any:
+    """An empty page that knows the modules."""
+    page = browser.new_page()
+    page.set_content("<!doctype html><title>empty</title>")
+    page.add_script_tag(content=modules.for_pages())
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("guess", "measured", "unit", "way", "text"),
+    [
+        (10_000, 1500, "ns", 1, "seven times too high"),
+        (10, 40, "ms", -1, "four times too low"),
+        (100, 105, "ns", 0, "close to it"),
+        (130, 100, "ns", 1, "30 % too high"),
+        (20, 99, "%", -1, "79 points too low"),
+        (98, 99, "%", 0, "close to it"),
+        (5, 0, "moves", 1, "too high"),
+        (5, 5, "moves", 0, "right"),
+        ("here", "here", "word", 0, "right"),
+        ("here", "there", "word", 0, "it was there"),
+    ],
+)
+def test_a_guess_is_compared_in_words(
+    empty: Any, guess: Any, measured: Any, unit: str, way: int, text: str
+) -> None:
+    said = empty.evaluate("([g, m, u]) => schedLabsModules.guess.compared(g, m, u)", [guess, measured, unit])
+    assert (said["way"], said["text"]) == (way, text)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (10_000, "ns", "10 µs"),
+        (0.5, "ms", "500 µs"),
+        (1509, "ns", "1.51 µs"),
+        (8000, "switches", "8,000 switches"),
+        (2048, "KiB", "2 MiB"),
+        (0, "ns", "0 ns"),
+        ("here", "word", "here"),
+    ],
+)
+def test_numbers_are_said_in_short_units(empty: Any, value: Any, unit: str, text: str) -> None:
+    assert empty.evaluate("([v, u]) => schedLabsModules.guess.words(v, u)", [value, unit]) == text
+
+
+def test_a_slider_shows_no_number_before_it_is_moved(empty: Any) -> None:
+    empty.evaluate(
+        """question => {
+            const host = document.createElement("div");
+            document.body.replaceChildren(host);
+            window.told = [];
+            schedLabsModules.guess.mount(host, question, { kept: null }, (kept) => told.push(kept));
+        }""",
+        asked(low=10, high=100_000).told(),
+    )
+    slider, keep = (
+        empty.get_by_role("slider", name="How long?"),
+        empty.get_by_role("button", name="That is my guess"),
+    )
+    assert empty.locator("output").inner_text() == "move the slider" and keep.is_disabled()
+    assert slider.get_attribute("aria-valuetext") == "no guess yet"
+    slider.focus()
+    empty.keyboard.press("End")
+    assert empty.locator("output").inner_text() == "100 µs"
+    for _ in range(50):
+        empty.keyboard.press("ArrowLeft")
+    assert empty.locator("output").inner_text() == "10 µs"
+    keep.click()
+    assert empty.evaluate("told") == [{"value": 10_000, "unit": "ns"}]
+
+
+def test_jupyterlab_runs_the_same_module(empty: Any) -> None:
+    """As anywidget does: a module of its own, a model, an element."""
+    empty.evaluate(
+        """async ([text, question]) => {
+            const module = await import(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
+            const measured = { known: true, value: 50 };
+            const heard = {}, state = { question, kept: null, measured, said: "", decided: {} };
+            window.model = {
+                get: (name) => state[name],
+                set: (name, value) => { state[name] = value; },
+                save_changes: () => { state.kept = state.decided.kept; heard["change:kept"](); },
+                on: (name, call) => { heard[name] = call; },
+            };
+            const el = document.createElement("div");
+            document.body.replaceChildren(el);
+            module.default.render({ model, el });
+        }""",
+        [modules.source("guess"), asked(low=10, high=100_000).told()],
+    )
+    assert empty.get_by_text("Measured").count() == 0
+    empty.get_by_role("slider", name="How long?").press("End")
+    empty.get_by_role("button", name="That is my guess").click()
+    empty.get_by_text("You guessed 100 µs: 2,000 times too high. Measured: 50 ns.").wait_for()

@@ -1,0 +1,282 @@
+"""Schedulers of a reader: compiled, complained about, recorded, scored; and one that runs in a guest."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shutil
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sched_labs import cli, kernels, scheduler
+from sched_labs.core.errors import ParameterError, SchedLabError
+from sched_labs.kernels.errors import PackageError, QemuError
+from sched_labs.schedulers import compile as compiling
+from sched_labs.schedulers import complaints, contests, decisions, record, trial
+
+WRONG = Path(__file__).with_name("schedulers")
+KERNEL = "6.18"
+
+
+@pytest.fixture
+def clang() -> None:
+    if not shutil.which("clang"):
+        pytest.skip("there is no clang: scripts/provision.sh --schedulers installs it")
+
+
+@pytest.fixture(scope="module")
+def guest() -> None:
+    try:
+        compiling.compiled(compiling.KERNELS_OWN)
+        trial.libbpf()
+        kernels.get(KERNEL)
+    except (PackageError, QemuError) as error:
+        pytest.skip(f"no other kernel can be booted here: {error.what}")
+    except SchedLabError as error:
+        if not error.lacking:
+            raise
+        pytest.skip(error.what)
+
+
+@pytest.mark.usefixtures("guest")
+def test_one_scheduler_gives_the_same_digits_twice_and_its_decisions_add_up() -> None:
+    one, again = (scheduler.run(scheduler.EXAMPLES / "fifo.bpf.c", progress=False) for _ in range(2))
+    pd.testing.assert_frame_equal(one.data, again.data)
+    assert one.facts == again.facts
+    assert one.tables["requests"].equals(again.tables["requests"])
+    data, summary = one.data, one.summary()
+    assert set(summary["role"]) == {"sleeper", "hog"} and (summary["picks"] > 0).all()
+    workload = data[data["pid"].isin(one.tables["threads"]["tid"])]
+    assert set(workload["queue"].dropna()) == {"0"}  # the one that fifo makes
+    assert set(workload["slice_us"].dropna()) == {20_000.0}
+    # On one CPU no two have it at once.
+    ends = (data["start_us"] + data["ran_us"]).to_numpy()[:-1]
+    assert (data["start_us"].to_numpy()[1:] >= ends - 1e-3).all()
+    # First come, first served: a hog waits until both others had their 20 ms.
+    hogs = summary[summary["role"] == "hog"]
+    assert (hogs["wait_p50_us"] > 2 * 19_000).all()
+    figure = one.plot()
+    assert figure.data["state"].isin(["running", "wake-up", "preemption"]).all()
+    assert (figure.data["to_us"] >= figure.data["from_us"]).all()
+    assert "virtual" in figure.caption
+
+
+# ---- the compiler ----
+
+
+@pytest.mark.usefixtures("clang")
+@pytest.mark.parametrize("example", sorted(path.name for path in scheduler.EXAMPLES.glob("*.c")))
+def test_every_example_compiles_is_short_and_depends_on_no_folder(example: str, tmp_path: Path) -> None:
+    source = scheduler.EXAMPLES / example
+    assert len(source.read_text().splitlines()) < 125
+    if example != "kernels_own.bpf.c":
+        shutil.copy(source, tmp_path)
+        assert compiling.compiled(tmp_path / example) == compiling.compiled(source)
+
+
+@pytest.mark.usefixtures("clang")
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("semicolon", r"semicolon.bpf.c:4:\d+: error: expected ';'"),
+        ("no_member", r"no_member.bpf.c:2:\d+: error: field designator 'fairness'"),
+        ("divides", "divides.bpf.c:4: BPF has no signed division"),
+        ("no_scheduler", "there is no scheduler in it"),
+    ],
+)
+def test_what_does_not_compile_is_said_at_its_line(file: str, said: str) -> None:
+    with pytest.raises(scheduler.SchedulerError, match=said) as caught:
+        compiling.compiled(WRONG / f"{file}.bpf.c")
+    assert caught.value.remedy and "/tmp" not in str(caught.value)
+
+
+def test_what_is_no_source_is_refused_before_the_compiler_sees_it(tmp_path: Path) -> None:
+    large, binary = tmp_path / "large.bpf.c", tmp_path / "binary.bpf.c"
+    large.write_bytes(b"/" * 10_000_000)
+    binary.write_bytes(b"\x7fELF\xff\xfe")
+    for path, said in (
+        (large, "more than 64 KiB"),
+        (binary, "is no text"),
+        (tmp_path / "none.bpf.c", "No such file"),
+        (tmp_path, "Is a directory"),
+    ):
+        with pytest.raises(scheduler.SchedulerError, match=said):
+            compiling.compiled(path)
+
+
+def test_without_clang_the_reader_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SchedLabError, match="no clang here") as caught:
+        compiling.compiled(compiling.KERNELS_OWN)
+    assert caught.value.lacking and "--schedulers" in caught.value.remedy
+
+
+# ---- what libbpf, the verifier and the kernel say ----
+
+
+def _log(*lines: str) -> list[str]:
+    return [
+        "libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\n" + "\n".join(lines) + "\n-- END PROG LOAD LOG --\n"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (["libbpf: struct_ops init_kern x: Cannot find member fair in kernel BTF\n"], "no such member"),
+        (["libbpf: extern (func ksym) 'scx_x': not found in kernel or module BTFs\n"], "no such function"),
+        (
+            ["libbpf: extern (func ksym) 'scx_x': func_proto [8] incompatible with kernel [9]\n"],
+            "describes in another form",
+        ),
+        (_log("cannot find function scx_x_impl in BTF", "processed 0 insns"), "describes in another form"),
+        (
+            _log(
+                "; a @ scheduler.bpf.c:2", "infinite loop detected at insn 7", "cur state: R1", "processed 3"
+            ),
+            "mine.bpf.c:2: second\nThe verifier, which follows every path",
+        ),
+        (_log("something new", "processed 1 insns"), "In its words: something new"),
+        (["libbpf: failed to open\n"], "failed to open"),
+        ([], "it said nothing"),
+    ],
+)
+def test_a_refusal_becomes_a_sentence(said: list[str], told: str) -> None:
+    error = complaints.refused(said, "mine.bpf.c", "6.18", "first\n  second\n")
+    assert told in error.what and error.remedy
+
+
+def test_a_kernel_that_gives_no_reason_is_said_to_give_none() -> None:
+    assert "no reason given" in complaints.given_up([], "mine.bpf.c").what
+
+
+# ---- the record, the scores ----
+
+
+def _packed(*rows: tuple[int, int, int, int, int, bool, str]) -> str:
+    records = np.zeros(len(rows), dtype=decisions._RECORD)
+    for place, (time_ns, what, cpu, pid, before, runnable, comm) in enumerate(rows):
+        records[place] = (time_ns, runnable, 4000, 7, what, cpu, pid, before, comm.encode())
+    return base64.b85encode(zlib.compress(records.tobytes())).decode()
+
+
+def test_decisions_are_read_from_the_record() -> None:
+    woke, queued, switched = 1, 2, 3
+    table = decisions.table(
+        _packed(
+            (1_000, woke, 0, 11, 0, False, "a"),
+            (2_000, queued, 0, 11, 0, False, "a"),  # queue 0
+            (5_000, switched, 0, 11, 0, False, "a"),
+            (9_000, switched, 0, 12, 11, True, "b"),
+            (12_000, switched, 0, 11, 12, False, "a"),
+            (13_000, switched, 0, 0, 11, False, "swapper/0"),
+        )
+    )
+    assert list(table.columns) == list(decisions.COLUMNS)
+    assert table["thread"].tolist() == ["a", "b", "a"]
+    assert table["after"].tolist() == ["wake-up", "before", "preemption"]
+    assert table["waited_us"].iloc[[0, 2]].tolist() == [4.0, 3.0] and np.isnan(table["waited_us"].iloc[1])
+    assert table["ran_us"].tolist() == [4.0, 3.0, 1.0]
+    assert table["then"].tolist() == ["runnable", "slept", "slept"]
+    assert table["queue"].fillna("none").tolist() == ["0", "none", "0"]
+    assert decisions.table(_packed()).empty
+
+
+def test_the_recorder_and_its_reader_agree() -> None:
+    """The sizes stand in C, in the guest's half and here."""
+    header = (scheduler.INCLUDE / "recorder.h").read_text()
+    assert f"RECORDS = {decisions.MOST}" in header
+    from sched_labs.kernels.jobs import scheduler as job
+
+    assert (decisions.MOST, decisions._RECORD.itemsize) == (job._RECORDS, job._RECORD_BYTES)
+
+
+def _threads(**cpu_ns: int) -> list[dict[str, object]]:
+    nice = {"a": -5, "b": 0, "c": 5}
+    return [
+        {"role": "hog", "number": place, "nice": nice[name], "cpu_ns": ns, "work": ns}
+        for place, (name, ns) in enumerate(cpu_ns.items())
+    ]
+
+
+def test_scores_and_what_is_left_to_the_hogs() -> None:
+    weights = contests.find("weights")
+    due = {name: 1.25**-nice for name, nice in (("a", -5), ("b", 0), ("c", 5))}
+    fair = _threads(**{name: round(1e9 * share) for name, share in due.items()})
+    assert weights.measure([], fair, 10**9) == pytest.approx(100)
+    alone = _threads(a=0, b=0, c=10**9)
+    assert weights.measure([], alone, 10**9) < 20
+    assert contests.least_kept_percent(alone, fair) == 0
+    assert contests.least_kept_percent(fair, fair) == pytest.approx(100)
+    late = contests.find("sleeper")
+    assert late.measure([{"late_ns": 1000}, {"late_ns": 3000}], [], 1) == 2.0
+    assert late.times_better(2.0, 6.0) == 3.0
+    assert contests.find("batch").times_better(2.0, 6.0) == pytest.approx(1 / 3)
+
+
+def test_a_table_puts_the_best_first_and_what_failed_last() -> None:
+    rows = [
+        {"scheduler": name, "workload": workload, "times_better": times}
+        for name, scores in (("bad", (0.5, 1.0)), ("good", (2.0, 0.5)), ("gone", (9.0, float("nan"))))
+        for workload, times in zip(("b", "a"), scores, strict=True)
+    ]
+    table = scheduler.Bout(pd.DataFrame(rows), KERNEL, "deterministic", 1).table()
+    assert list(table.columns) == ["scheduler", "b", "a", "geometric_mean"]
+    assert table["scheduler"].tolist() == ["good", "bad", "gone"]
+    assert table["geometric_mean"].iloc[0] == pytest.approx(1.0) and np.isnan(table["geometric_mean"].iloc[2])
+
+
+# ---- from a terminal ----
+
+
+def test_a_new_scheduler_compiles_under_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["scheduler", "new", "mine"]) == 0
+    text = (tmp_path / "mine.bpf.c").read_text()
+    assert "SCX_OPS_DEFINE(mine," in text and "fifo" not in text
+    if shutil.which("clang"):
+        assert compiling.compiled(tmp_path / "mine.bpf.c")
+    assert cli.main(["scheduler", "new", "mine"]) == 2
+    assert "there already" in capsys.readouterr().err
+    assert cli.main(["scheduler", "new", "../mine"]) == 2
+
+
+def test_bad_questions_are_answered_at_once() -> None:
+    with pytest.raises(ParameterError, match="no workload 'hogs'"):
+        scheduler.run(None, workload="hogs")
+    with pytest.raises(ParameterError, match="needs a scheduler"):
+        scheduler.bout([])
+    with pytest.raises(ParameterError, match="different names"):
+        scheduler.bout(["a/x.bpf.c", "b/x.bpf.c"])
+
+
+# ---- what ships with the chapter ----
+
+
+@pytest.mark.parametrize("name", [None, *record.SHOWN])
+def test_a_recorded_run_is_one_of_the_example_as_it_is(name: str | None) -> None:
+    found = scheduler.recorded(name)
+    path = scheduler.EXAMPLES / f"{name}.bpf.c" if name else compiling.KERNELS_OWN
+    assert found.parameters["source_hash"] == hashlib.sha256(path.read_bytes()).hexdigest()[:16], (
+        "python -m sched_labs.schedulers.record makes it anew"
+    )
+    assert found.timing == "deterministic" and found.plot().caption
+    contest = contests.find(found.parameters["workload"])
+    requests, threads = (found.records(table) for table in ("requests", "threads"))
+    assert contest.measure(requests, threads, 1) == pytest.approx(found.score)
+
+
+def test_the_recorded_bout_has_every_example_on_every_workload() -> None:
+    found = scheduler.recorded_bout()
+    assert len(found.rows) == len(record.SHOWN) * len(contests.CONTESTS)
+    for row in found.rows.to_dict("records"):
+        contest = contests.find(row["workload"])
+        assert row["times_better"] == pytest.approx(contest.times_better(row["score"], row["kernels_own"]))
+    with pytest.raises(ParameterError, match="No run of 'mine'"):
+        scheduler.recorded("mine")

@@ -1,0 +1,99 @@
+"""Schedulers in guests: what goes wrong is said, what goes right is scored, on both kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sched_labs import kernels, scheduler
+from sched_labs.core.errors import SchedLabError
+from sched_labs.kernels.errors import PackageError, QemuError
+from sched_labs.schedulers import compile as compiling
+from sched_labs.schedulers import trial
+
+WRONG = Path(__file__).with_name("schedulers")
+KERNELS = ("6.18", "7.3")
+EXAMPLES = ("fifo", "per_cpu", "fair", "deadline", "short_first")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _can_boot() -> None:
+    try:
+        compiling.compiled(compiling.KERNELS_OWN)
+        trial.libbpf()
+        for name in KERNELS:
+            kernels.get(name)
+    except (PackageError, QemuError) as error:
+        pytest.skip(f"no other kernel can be booted here: {error.what}")
+    except SchedLabError as error:
+        if not error.lacking:
+            raise
+        pytest.skip(error.what)
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("forgets", r"forgets.bpf.c left hog-2 runnable for 1\.\d s without giving it a CPU"),
+        ("never_dispatches", "gave no CPU to the kernel's own threads either"),
+        ("drops", "gave no CPU to the kernel's own threads either"),
+        ("loops", r"loops.bpf.c:5: while \(turns != 7\)\nThe verifier, which follows every path"),
+        ("index", r"index.bpf.c:5: counted\[p->pid\]\+\+;\nAn index may lie outside"),
+        ("not_sleepable", r"not_sleepable.bpf.c:2: .*\nThis function of the kernel may sleep"),
+        ("writes", r"writes.bpf.c:4: p->scx.weight = 10000;\nThis field is the kernel's own"),
+        ("says_so", "a hog has come"),
+        ("no_queue", "into queue 77, which it has not made"),
+        ("no_function", "calls scx_bpf_be_fair, and kernel 6.18 has no such function"),
+        ("wrong_place", "calls a function of the kernel where it may not"),
+    ],
+)
+def test_a_wrong_scheduler_is_told_what_is_wrong(file: str, said: str) -> None:
+    with pytest.raises(scheduler.SchedulerError, match=said) as caught:
+        scheduler.run(WRONG / f"{file}.bpf.c", progress=False)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_example_runs_every_thread_of_the_workload(example: str, kernel: str) -> None:
+    found = scheduler.run(scheduler.EXAMPLES / f"{example}.bpf.c", kernel=kernel, progress=False)
+    assert (found.tables["threads"]["cpu_ns"] > 0).all()
+    assert found.data["queue"].notna().any()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_each_example_wins_and_loses_what_the_chapter_says(kernel: str) -> None:
+    files = [scheduler.EXAMPLES / f"{name}.bpf.c" for name in ("fifo", "fair", "deadline", "short_first")]
+    found = scheduler.bout(files, kernel=kernel, progress=False)
+    rows = found.rows.set_index(["scheduler", "workload"])
+    assert (rows["why"] == "").all()
+    times = {key: row["times_better"] for key, row in rows.iterrows()}
+    assert times["fifo.bpf.c", "sleeper"] < times["fair.bpf.c", "sleeper"] < 0.5
+    assert times["deadline.bpf.c", "sleeper"] > 1 and times["short_first.bpf.c", "sleeper"] > 1
+    assert times["fifo.bpf.c", "weights"] < 0.7 < 0.95 < times["fair.bpf.c", "weights"]
+    assert times["short_first.bpf.c", "weights"] < 0.7
+    assert all(0.95 < times[f"{name}.bpf.c", "batch"] < 1.05 for name in ("fifo", "fair", "deadline"))
+    again = scheduler.compare(files[:1], workload="storm", kernel=kernel, progress=False)
+    first = found.rows[(found.rows["scheduler"] == "fifo.bpf.c") & (found.rows["workload"] == "storm")]
+    pd.testing.assert_frame_equal(again.rows, first.reset_index(drop=True))
+
+
+def test_names_that_say_nothing_change_who_is_called_what_and_not_what_is_due() -> None:
+    fair = scheduler.EXAMPLES / "fair.bpf.c"
+    named, anonymous = (scheduler.run(fair, anonymous=hidden, progress=False) for hidden in (False, True))
+    due = [one.tables["requests"]["due_ns"].tolist() for one in (named, anonymous)]
+    assert due[0] == due[1]
+    assert not {"sleeper-1", "hog-1"} & set(anonymous.tables["threads"]["thread"])
+    other = scheduler.run(fair, seed=2, progress=False)
+    assert other.tables["requests"]["due_ns"].tolist() != due[0]
+
+
+def test_with_a_queue_for_every_cpu_no_thread_ever_moves() -> None:
+    mine = scheduler.run(
+        scheduler.EXAMPLES / "per_cpu.bpf.c", workload="batch", timing="vm", cpus=2, progress=False
+    )
+    assert mine.timing != "deterministic"
+    hogs = mine.data[mine.data["pid"].isin(mine.tables["threads"]["tid"])]
+    assert (hogs.groupby("thread")["cpu"].nunique() == 1).all()

@@ -1,0 +1,492 @@
+"""What `watch` says of a program: targets, windows and findings, on programs whose trouble is known."""
+
+from __future__ import annotations
+
+import html
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+import troubles
+from waiting import wait_until
+
+import sched_labs
+from sched_labs.core.errors import ParameterError, ProbeError, ResultError
+from sched_labs.core.result import load
+from sched_labs.probes import runqlat
+from sched_labs.watching import findings as diagnosis
+from sched_labs.watching import looks, page, report
+from sched_labs.watching.causes import Causes, causes
+from sched_labs.watching.program import observe, watch
+from sched_labs.watching.target import Command, ControlGroup, Processes
+
+PYTHON = sys.executable
+NO_HELPER = runqlat.Availability(False, "It was switched off for this test.", "")
+SPIN = "while True: pass"
+HERE = runqlat.available()
+
+# ---- what is watched ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (["/nowhere/program"], "no such program"),
+        (["/tmp"], "directory"),
+        (["\0"], "cannot be started"),
+    ],
+)
+def test_a_command_that_cannot_start_is_refused(command: list[str], what: str) -> None:
+    with pytest.raises(ProbeError, match=what):
+        watch(command, progress=False, save=False)
+
+
+def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    file.write_text("no program")
+    with pytest.raises(ProbeError, match="permission denied"):
+        watch([str(file)], progress=False, save=False)
+
+
+@pytest.mark.parametrize("wrong", [[], "sleep 1", [1]])
+def test_what_is_no_command_is_refused(wrong: Any) -> None:
+    with pytest.raises(ParameterError):
+        watch(wrong, progress=False, save=False)
+
+
+def test_one_thing_is_watched() -> None:
+    with pytest.raises(ParameterError, match="one thing"):
+        watch(["true"], pid=1)
+    with pytest.raises(ParameterError, match="one thing"):
+        watch()
+
+
+def test_a_process_that_is_not_there_is_refused() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with pytest.raises(ProbeError, match=f"no process {ended.pid}"):
+        watch(pid=ended.pid, seconds=0.1)
+    with pytest.raises(ParameterError):
+        watch(pid=[])
+    with pytest.raises(ProbeError, match="thread of the kernel"):
+        Processes([2])
+    with pytest.raises(ProbeError, match="no control group"):
+        watch(cgroup="/no/such/group")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 1e9, math.nan])
+def test_a_time_that_is_none_is_refused(seconds: float) -> None:
+    with pytest.raises(ParameterError):
+        watch(pid=os.getpid(), seconds=seconds)
+
+
+def test_a_command_is_held_until_it_may_begin(tmp_path: Path) -> None:
+    mark = tmp_path / "began"
+    with Command(["touch", str(mark)]) as command:
+        time.sleep(0.2)
+        assert not mark.exists()
+        command.begin()
+        assert wait_until(command.over)
+        assert mark.exists()
+        assert command.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [("exit 7", 7), ("kill -TERM $$", 128 + signal.SIGTERM), ("exec true", 0)]
+)
+def test_a_command_has_its_own_status(script: str, status: int) -> None:
+    with Command(["sh", "-c", script]) as command:
+        command.begin()
+        assert command.wait() == status
+
+
+def test_a_command_that_runs_on_is_ended_with_all_that_it_started() -> None:
+    with Command(["sh", "-c", "sleep 100 & sleep 100; true"]) as command:
+        command.begin()
+        assert wait_until(lambda: len(command.pids()) == 3)
+        pids = command.pids()
+    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+def test_a_command_that_never_begins_is_gone() -> None:
+    with Command(["sleep", "100"]) as command:
+        pid = command.pid
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_children_stay_with_the_family_when_their_parent_has_ended() -> None:
+    script = "import os, time; os.fork() or (os.fork(), time.sleep(100)); time.sleep(1)"
+    with Command([PYTHON, "-c", script]) as command:
+        command.begin()
+        assert wait_until(lambda: len(command.pids()) == 3)
+        os.kill(command.pid, signal.SIGKILL)
+        assert wait_until(lambda: command.pid not in command.pids())
+        assert len(command.pids()) == 2
+        assert not command.over()
+
+
+# ---- what was seen -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[True, False], ids=["helper", "no helper"])
+def helper(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """With the helper, where this machine has it, and without."""
+    if request.param and not HERE.ok:
+        pytest.skip(HERE.why)
+    if not request.param:
+        monkeypatch.setattr(runqlat, "available", lambda: NO_HELPER)
+    return bool(request.param)
+
+
+def test_where_the_time_of_a_command_went(helper: bool, tmp_path: Path) -> None:
+    script = "import threading, time\nthreading.Thread(target=time.sleep, args=(1,)).start()\n" + (
+        "end = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
+    )
+    result = watch([PYTHON, "-c", script], progress=False, save=False)
+    assert len(result.data) == 2
+    worker, sleeper = result.data.iloc[0], result.data.iloc[1]
+    assert worker["running_ms_per_s"] > 10 * sleeper["running_ms_per_s"]
+    assert sleeper["asleep_ms_per_s"] > sleeper["running_ms_per_s"]
+    assert sleeper["asleep_for"] in ("timer", "something else")
+    # Of no second are there more than 1,000 ms.
+    parts = result.data[["running_ms_per_s", "waiting_ms_per_s", "asleep_ms_per_s"]].sum(axis=1)
+    assert (parts < 1100).all()
+    assert result.facts["counted"] is helper
+    assert bool([note for note in result.notes if "not counted one by one" in note.text]) is not helper
+    again = load(result.save(tmp_path / "kept.json"))
+    assert again.records("findings") == result.records("findings")
+    assert report.text(again) == report.text(result)
+    assert result.summary()["ms_per_s"].sum() > 0
+    assert "ran" in result.plot().caption
+
+
+def test_what_a_command_starts_is_seen(helper: bool) -> None:
+    script = "import os, time; os.fork(); end = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
+    result = watch([PYTHON, "-c", script], progress=False, save=False)
+    busy = result.data[result.data["running_ms_per_s"] + result.data["waiting_ms_per_s"] > 100]
+    assert busy["pid"].nunique() == 2
+    if helper:
+        edges = result.tables["edges"]
+        assert set(busy["tid"]) <= set(edges["prev_tid"]) | set(edges["next_tid"])
+
+
+def test_a_program_that_ends_at_once_is_reported(helper: bool) -> None:
+    result = watch(["true"], progress=False, save=False)
+    assert result.records("findings")
+    assert any("only" in text for text in result.flags)
+
+
+def test_an_interrupt_reports_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runqlat, "available", lambda: NO_HELPER)
+    with Command([PYTHON, "-c", SPIN]) as command:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 1.0)
+        result = observe(command, 60, progress=False)
+    assert result.interrupted
+    assert 0.3 < result.facts["window_s"] < 30
+    assert result.data.iloc[0]["running_ms_per_s"] > 0
+
+
+def test_a_control_group_is_watched() -> None:
+    if why := troubles.lacking():
+        pytest.skip(why)
+    with troubles.cgroups.group("watched") as group, subprocess.Popen([PYTHON, "-c", SPIN]) as process:
+        group.add(process.pid)
+        path = next(iter(looks.groups([process.pid])))
+        assert ControlGroup(path).pids() == [process.pid]
+        result = watch(cgroup=looks.group_name(process.pid), seconds=0.5, progress=False, save=False)
+        process.kill()
+    assert set(result.data["pid"]) == {process.pid}
+
+
+def test_the_trouble_is_among_the_findings(helper: bool) -> None:
+    """One of the constructed programs; test_watch_troubles.py has all of them."""
+    if why := troubles.lacking():
+        pytest.skip(why)
+    (case,) = (case for case in troubles.SICK if case.name == "ancestor's quota")
+    with case.running(seed=1) as pid:
+        result = watch(pid=pid, seconds=2, progress=False, save=False)
+    assert result.records("findings")[0]["name"] == "quota", report.text(result)
+
+
+# ---- what it means -----------------------------------------------------------------------------------------
+
+
+def thread(**values: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "pid": 7, "tid": 7, "name": "server", "running_ms_per_s": 500.0, "waiting_ms_per_s": 400.0,
+        "asleep_ms_per_s": 100.0, "asleep_for": "timer", "voluntary_per_s": 10.0, "involuntary_per_s": 50.0,
+        "migrations_per_s": 1.0, "minor_faults_per_s": 1.0, "major_faults_per_s": 0.0, "system_ms_per_s": 1.0,
+        "policy": "OTHER", "nice": 0, "allowed_cpus": "0,1",
+    }  # fmt: skip
+    return given | values
+
+
+def cpu(number: int, **values: Any) -> dict[str, Any]:
+    names = ("user", "system", "idle", "irq", "softirq", "steal")
+    return {"cpu": number, "used": True, "allowed": True, **{f"{n}_ms_per_s": 0.0 for n in names}} | values
+
+
+def rival(**values: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "pid": 9, "name": "stress", "cpu_ms_per_s": 900.0, "kernel": False, "policy": "OTHER", "nice": 0,
+        "group": "/", "group_weight": None, "session": "a", "allowed_cpus": "0,1", "took_it": 12,
+    }  # fmt: skip
+    return given | values
+
+
+def group(**values: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "path": "/", "limit_cpus": None, "period_us": 100_000, "weight": None, "periods": 0,
+        "throttled_periods": 0, "throttled_ms_per_s": 0.0, "pressure_ms_per_s": None,
+    }  # fmt: skip
+    return given | values
+
+
+def window(
+    threads: list[dict[str, Any]] | None = None,
+    cpus: list[dict[str, Any]] | None = None,
+    rivals: list[dict[str, Any]] | None = None,
+    groups: list[dict[str, Any]] | None = None,
+    **values: Any,
+) -> Any:
+    """A window as `Seen` has it, made up: a server that waits 400 ms of every second."""
+    rows = pd.DataFrame(threads or [thread()])
+    running, waiting = float(rows["running_ms_per_s"].sum()), float(rows["waiting_ms_per_s"].sum())
+    allowed = {int(one) for text in rows["allowed_cpus"] for one in text.split(",")}
+    return SimpleNamespace(
+        threads=rows,
+        cpus=pd.DataFrame(cpus or [cpu(0), cpu(1)]),
+        rivals=pd.DataFrame(rivals or [], columns=list(rival())),
+        groups=pd.DataFrame(groups or [group()]),
+        **{
+            "running": running, "waiting": waiting, "wanted": running + waiting, "allowed": allowed,
+            "asleep": {"timer": 100.0}, "session": "a", "waits": None, "switches": None,
+            "handed_over_running": lambda tids: None,
+        } | values,
+    )  # fmt: skip
+
+
+def waits(**parts: float) -> Causes:
+    return Causes(parts, {}, True, 0.0)
+
+
+def found(seen: Any, parts: Causes) -> list[diagnosis.Finding]:
+    return diagnosis.findings(seen, parts, None)
+
+
+NARROW = [thread(allowed_cpus="0")], [cpu(0), cpu(1, allowed=False, used=False, idle_ms_per_s=950.0)]
+LOCKED = thread(asleep_for="lock", asleep_ms_per_s=900.0, voluntary_per_s=900.0, waiting_ms_per_s=1.0)
+CASES = {
+    "own_threads": (window(), waits(same_program=400.0)),
+    "rival": (window(rivals=[rival()]), waits(other_task=400.0)),
+    "weight": (window(rivals=[rival(nice=-5)]), waits(other_task=400.0)),
+    "realtime": (window(rivals=[rival(policy="FIFO")]), waits(realtime=400.0)),
+    "kernel_threads": (window(rivals=[rival(kernel=True, name="ksoftirqd/0")]), waits(kernel_thread=400.0)),
+    "interrupts": (window(cpus=[cpu(0, softirq_ms_per_s=300.0)]), waits(interrupt=400.0)),
+    "mask": (window(*NARROW), waits(same_program=400.0)),
+    "quota": (
+        window(groups=[group(limit_cpus=0.5, periods=10, throttled_periods=9, throttled_ms_per_s=400.0)]),
+        waits(throttled=400.0),
+    ),
+    "steal": (window(cpus=[cpu(0, steal_ms_per_s=200.0, user_ms_per_s=500.0)]), waits()),
+    "yields": (
+        window([thread(involuntary_per_s=90_000.0, voluntary_per_s=0.0)]),
+        Causes({}, {"same_program": 400.0}, True, 0.0),
+    ),
+    "locks": (window([LOCKED | {"tid": 7}, LOCKED | {"tid": 8}]), waits()),
+    "disk": (window([thread(waiting_ms_per_s=1.0)], asleep={"disk": 400.0}), waits()),
+    "page_faults": (
+        window([thread(waiting_ms_per_s=1.0, minor_faults_per_s=50_000.0, system_ms_per_s=300.0)]),
+        waits(),
+    ),
+    "migrations": (window([thread(waiting_ms_per_s=1.0, migrations_per_s=5000.0)]), waits()),
+    "nothing": (window([thread(waiting_ms_per_s=1.0)]), waits(same_program=1.0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_trouble_has_its_finding(name: str) -> None:
+    first = found(*CASES[name])[0]
+    assert first.name == name
+    assert all((first.title, first.evidence, first.instead, first.attempt))
+    assert (Path(__file__).parents[1] / f"{first.page}.md").exists()
+    assert "nan" not in f"{first.title} {first.evidence}".lower().split()
+
+
+def test_only_one_finding_tells_of_a_part() -> None:
+    """A mask that crowds the threads is not also a fault of the threads, nor of a rival on the same CPU."""
+    seen = window(*NARROW, rivals=[rival()])
+    assert [one.name for one in found(seen, waits(same_program=200.0, other_task=200.0))] == ["mask"]
+
+
+def test_a_rival_is_a_rival_where_the_other_cpus_are_full() -> None:
+    threads, cpus = NARROW
+    seen = window(threads, [cpus[0], cpus[1] | {"idle_ms_per_s": 0.0}], [rival()])
+    assert found(seen, waits(other_task=400.0))[0].name == "rival"
+
+
+def test_the_larger_reason_comes_first() -> None:
+    names = [one.name for one in found(window(rivals=[rival()]), waits(same_program=100.0, other_task=300.0))]
+    assert names == ["rival", "own_threads"]
+
+
+def test_whoever_is_preempted_by_the_thread_that_it_woke_does_not_yield() -> None:
+    """A server that answers: each answer wakes its client, which has the CPU until it sleeps."""
+    threads, parts = [thread(involuntary_per_s=90_000.0, voluntary_per_s=0.0)], waits(other_task=400.0)
+    asked = window(threads, rivals=[rival()], handed_over_running=lambda tids: 0.1)
+    assert [one.name for one in found(asked, parts)] == ["rival"]
+    yielding = window(threads, rivals=[rival()], handed_over_running=lambda tids: 0.9)
+    assert found(yielding, parts)[0].name == "yields"
+
+
+def test_a_lock_comes_before_the_waits_that_it_makes_and_after_those_that_make_it() -> None:
+    locked = [LOCKED | {"tid": tid, "waiting_ms_per_s": 400.0} for tid in (7, 8)]
+    names = [one.name for one in found(window(locked), waits(same_program=700.0))]
+    assert names == ["locks", "own_threads"]
+    names = [one.name for one in found(window(locked, rivals=[rival()]), waits(other_task=700.0))]
+    assert names == ["rival", "locks"]
+
+
+def test_a_small_wait_is_no_finding() -> None:
+    assert [one.name for one in found(window(), waits(same_program=20.0))] == ["nothing"]
+
+
+def test_whose_weight_counts() -> None:
+    """Nice values within a session, weights between groups; across sessions a nice value says nothing."""
+    far = window(rivals=[rival(nice=-20, session="b")])
+    assert found(far, waits(other_task=400.0))[0].name == "rival"
+    grouped = [group(path="/light", weight=100), group()]
+    heavy = window(rivals=[rival(group="/heavy", group_weight=400)], groups=grouped)
+    assert found(heavy, waits(other_task=400.0))[0].name == "weight"
+    light = window(rivals=[rival(group="/lighter", group_weight=10)], groups=grouped)
+    assert found(light, waits(other_task=400.0))[0].name == "rival"
+
+
+def test_an_ancestors_quota_is_told_apart_from_its_own() -> None:
+    limited = group(path="/tenant", limit_cpus=0.5, periods=10, throttled_periods=9, throttled_ms_per_s=400.0)
+    seen = window(groups=[group(path="/tenant/server"), limited, group()])
+    assert "around its own" in found(seen, waits(throttled=400.0))[0].title
+    assert "its own control group" in found(window(groups=[limited]), waits(throttled=400.0))[0].title
+
+
+HEX = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        (f"/system.slice/docker-{HEX}.scope", ["container 0123456789ab"]),
+        (f"/docker/{HEX}", ["container 0123456789ab"]),
+        (
+            "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0c4d2bb8_5d0f_4b9c_9d3e_2f6a1b3c4d5e"
+            f".slice/cri-containerd-{HEX}.scope",
+            ["Kubernetes pod 0c4d2bb8-5d0f-4b9c-9d3e-2f6a1b3c4d5e", "container 0123456789ab"],
+        ),
+        (
+            f"/kubepods/burstable/pod0c4d2bb8-5d0f-4b9c-9d3e-2f6a1b3c4d5e/{HEX}",
+            ["Kubernetes pod 0c4d2bb8-5d0f-4b9c-9d3e-2f6a1b3c4d5e", "container 0123456789ab"],
+        ),
+        ("/system.slice/nginx.service", ["systemd unit nginx.service"]),
+        ("/tenant/server", ["/tenant/server"]),
+    ],
+)
+def test_a_path_tells_whose_group_it_is(path: str, names: list[str]) -> None:
+    assert all(name in diagnosis.container(path) for name in names)
+
+
+def test_without_the_helper_the_waits_are_shared_out_by_who_ran() -> None:
+    seen = window(rivals=[rival(cpu_ms_per_s=500.0), rival(policy="FIFO", cpu_ms_per_s=500.0)])
+    parts = causes(seen)
+    assert not parts.exact
+    assert parts.long["other_task"] == pytest.approx(200) == parts.long["realtime"]
+    limited = group(limit_cpus=0.5, periods=10, throttled_periods=9, throttled_ms_per_s=300.0)
+    parts = causes(window(rivals=[rival()], groups=[limited]))
+    assert parts.long["throttled"] == pytest.approx(300)
+    assert parts.long_sum == pytest.approx(400)
+
+
+def test_short_waits_are_the_price_of_switching() -> None:
+    seen = window([thread(voluntary_per_s=100_000.0)])
+    assert causes(seen).long_sum == 0
+    assert found(seen, causes(seen))[-1].name == "nothing"
+
+
+# ---- a terminal --------------------------------------------------------------------------------------------
+
+
+def cli(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PYTHON, "-m", "sched_labs", "watch", *words], capture_output=True, text=True, timeout=120, **options
+    )
+
+
+def test_the_status_and_the_output_of_the_command_are_passed_on(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    done = cli("--json", str(kept), "--", "sh", "-c", "echo hello; exit 7")
+    assert done.returncode == 7, done.stderr
+    assert done.stdout == "hello\n"
+    assert "sh: 1 thread," in done.stderr
+    assert load(kept).kind == "own_program.watch"
+    more = cli("--compare", str(kept), "--", "true")
+    assert "Before and after" in more.stderr
+    assert cli("--pid", "999999999").returncode == 2
+
+
+def test_the_page_needs_no_network(helper: bool, tmp_path: Path) -> None:
+    result = watch([PYTHON, "-c", "for _ in range(10**7): pass"], progress=False, save=False)
+    result.parameters["program"] = "<b>&"
+    page.write(result, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "&lt;b&gt;&amp;: why did it wait?" in text and "<b>&" not in text
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\((?!#)", text)
+    ElementTree.fromstring(re.search(r"<table>.*</table>", text, re.DOTALL)[0])  # type: ignore[index]
+    assert result.records("findings")[0]["title"] in html.unescape(text)
+    assert ("Who had the CPU after whom" in text) is helper
+
+
+def test_stacks_are_kept_and_folded(helper: bool, tmp_path: Path) -> None:
+    script = "import time\nfor _ in range(20): time.sleep(0.01)"
+    result = watch([PYTHON, "-c", script], stacks=True, progress=False, save=False)
+    if not helper:
+        with pytest.raises(ResultError, match="no stacks"):
+            page.folded(result)
+        return
+    lines = page.folded(result).splitlines()
+    assert any(re.search(r";interruptible;.*nanosleep.* \d+$", line) for line in lines)
+    assert "off the CPU" in page.html(result)
+
+
+def test_ctrl_c_ends_the_watch_with_a_report() -> None:
+    with subprocess.Popen([PYTHON, "-c", SPIN]) as watched:
+        words = [PYTHON, "-m", "sched_labs", "watch", "--pid", str(watched.pid), "--seconds", "60"]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        fds = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        assert wait_until(lambda: not HERE.ok or fds.read_text().strip())
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=30)
+        assert watched.poll() is None
+        watched.kill()
+    assert process.returncode == 0, errors
+    assert "Stopped early" in out
+
+
+def test_only_results_of_a_watch_are_compared() -> None:
+    one = SimpleNamespace(kind="own_program.watch", facts={}, records=lambda name: [])
+    with pytest.raises(ResultError):
+        report.compared(SimpleNamespace(kind="quota.hog"), one)  # type: ignore[arg-type]
+
+
+def test_the_library_has_it() -> None:
+    assert sched_labs.watch is watch
