@@ -1,10 +1,14 @@
 # make live    set up, measure the chapters on this machine, build the book and serve it, live
 # make book    the same without serving
-# make test    set up and run the whole test suite
+# make instructors    the book once more, with agendas and the notes on the labs, right answers among them
+# make test    set up and run the tests that an everyday change needs
+# make test-all   the same, and then guests, pages, labs, other users
 # make test-kernels   every kernel of the book, booted under QEMU (minutes)
 # make vm-test   the reader's virtual machine, made and booted under QEMU (root; a quarter of an hour)
+# make faults   five hundred runs in the middle of which something goes wrong (root; an hour)
 # make check   linters, types, C warnings
 # make bench   what measuring costs, against its peers
+# make bench-trust   our wake-ups against cyclictest's, and how often a thing differs from itself (a quiet machine)
 # make bench-agreement   whether two runs of the first chapter agree within their intervals (a quiet machine)
 # make bench-book   how long `make book` takes from a fresh clone (minutes)
 # make clean   take away what was built (.venv and your own results stay)
@@ -26,7 +30,7 @@ BOOK := $(VENV)/bin/python -m sched_labs.book
 BOOK_OPTIONS := --profile $(PROFILE) $(if $(FRESH),--fresh)
 
 .DEFAULT_GOAL := help
-.PHONY: help live book test test-kernels vm-test check bench bench-agreement bench-book clean system
+.PHONY: help live book instructors test test-all test-kernels vm-test faults check bench bench-trust bench-agreement bench-book clean system
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -37,14 +41,27 @@ live: $(VENV)/installed
 book: $(VENV)/installed
 	@$(BOOK) build $(BOOK_OPTIONS)
 
+instructors: $(VENV)/installed
+	@$(BOOK) build --instructors $(BOOK_OPTIONS)
+
 # What only the tests need is installed for these alone.
-test test-kernels check bench bench-agreement bench-book: SYSTEM_OPTIONS := --tests
+test test-all test-kernels faults check bench bench-trust bench-agreement bench-book: SYSTEM_OPTIONS := --tests
 
 test: $(VENV)/installed-test
-	$(VENV)/bin/python -m pytest $(TESTS)
+	$(VENV)/bin/python -m pytest -m "not (guests or pages or labs or system)" $(TESTS)
+
+# SCHED_LABS_CASES: how many cases the properties are tried on, 1,000 in `make test`.
+test-all: test
+	SCHED_LABS_CASES=20000 $(VENV)/bin/python -m pytest tests/test_properties.py
+	$(VENV)/bin/python -m pytest -m "guests or pages or labs or system" $(TESTS)
 
 test-kernels: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest tests/kernels/gallery.py
+
+CASES ?= 500
+SEED ?= 1
+faults: $(VENV)/installed-test
+	$(VENV)/bin/python tests/faults/campaign.py --cases $(CASES) --seed $(SEED)
 
 # Needs nothing of this folder but what is committed.
 vm-test:
@@ -54,12 +71,16 @@ check: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	gcc -std=gnu11 -fsyntax-only -Wall -Wextra -Werror src/sched_labs/workloads/src/*.c
+	gcc -std=gnu11 -fsyntax-only -Wall -Wextra -Werror -Isrc/sched_labs/workloads/src \
+		src/sched_labs/workloads/src/*.c src/sched_labs/topics/*/*/*.c
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	else echo "shellcheck is not installed: shell scripts are not checked"; fi
 
 bench: $(VENV)/installed-test
 	$(VENV)/bin/python benchmarks/run.py
+
+bench-trust: $(VENV)/installed-test
+	$(VENV)/bin/python benchmarks/trust.py
 
 bench-agreement: $(VENV)/installed-test
 	$(VENV)/bin/python benchmarks/agreement.py
