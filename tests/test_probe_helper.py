@@ -234,8 +234,10 @@ def test_nothing_that_the_caller_hands_down_is_kept(program: str) -> None:
         running.until(lambda: "\nUmask:\t0077" in running.status, "has begun")
         said = dict(line.split(":\t", 1) for line in running.status.splitlines())
         assert int(said["SigBlk"], 16) == 0
+        ignored = {number + 1 for number in range(64) if int(said["SigIgn"], 16) >> number & 1}
         # Python leaves SIGPIPE ignored: a write says it.
-        assert int(said["SigIgn"], 16) == 1 << (signal.SIGPIPE - 1)
+        # Signals 32 and 33 are the C library's own: no program sets them, and some runner left one of them ignored.
+        assert ignored & signal.valid_signals() == {signal.SIGPIPE}
         limits = Path(f"/proc/{running.process.pid}/limits").read_text()
         (soft, hard) = next(line.split()[3:5] for line in limits.splitlines() if "cpu time" in line)
         assert soft == hard == ("unlimited" if int(said["CapEff"], 16) >> CAP_SYS_RESOURCE & 1 else "1000")
