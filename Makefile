@@ -2,7 +2,7 @@
 # make book    the same without serving
 # make instructors    the book once more, with agendas and the notes on the labs, right answers among them
 # make test    set up and run the tests that an everyday change needs
-# make test-all   the same, and then guests, pages, labs, other users
+# make test-all   the same, and then test-properties (twenty times as many cases) and test-rest (guests, pages, labs, other users)
 # make test-kernels   every kernel of the book, booted under QEMU (minutes)
 # make vm-test   the reader's virtual machine, made and booted under QEMU (root; a quarter of an hour)
 # make faults   five hundred runs in the middle of which something goes wrong (root; an hour)
@@ -30,7 +30,7 @@ BOOK := $(VENV)/bin/python -m sched_labs.book
 BOOK_OPTIONS := --profile $(PROFILE) $(if $(FRESH),--fresh)
 
 .DEFAULT_GOAL := help
-.PHONY: help live book instructors test test-all test-kernels vm-test faults check bench bench-trust bench-agreement bench-book clean system
+.PHONY: help live book instructors test test-all test-properties test-rest test-kernels vm-test faults check bench bench-trust bench-agreement bench-book clean system
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -45,14 +45,18 @@ instructors: $(VENV)/installed
 	@$(BOOK) build --instructors $(BOOK_OPTIONS)
 
 # What only the tests need is installed for these alone.
-test test-all test-kernels faults check bench bench-trust bench-agreement bench-book: SYSTEM_OPTIONS := --tests
+test test-all test-properties test-rest test-kernels faults check bench bench-trust bench-agreement bench-book: SYSTEM_OPTIONS := --tests
 
 test: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest -m "not (guests or pages or labs or system)" $(TESTS)
 
 # SCHED_LABS_CASES: how many cases the properties are tried on, 1,000 in `make test`.
-test-all: test
+test-all: test test-properties test-rest
+
+test-properties: $(VENV)/installed-test
 	SCHED_LABS_CASES=20000 $(VENV)/bin/python -m pytest tests/test_properties.py
+
+test-rest: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest -m "guests or pages or labs or system" $(TESTS)
 
 test-kernels: $(VENV)/installed-test
