@@ -236,7 +236,7 @@ def test_nothing_that_the_caller_hands_down_is_kept(program: str) -> None:
         assert int(said["SigBlk"], 16) == 0
         ignored = {number + 1 for number in range(64) if int(said["SigIgn"], 16) >> number & 1}
         # Python leaves SIGPIPE ignored: a write says it.
-        # Signals 32 and 33 are the C library's own: no program sets them, but a caller may have left one ignored.
+        # Signals 32 and 33 are the C library's own: no program sets them, a caller may leave one ignored.
         assert ignored & signal.valid_signals() == {signal.SIGPIPE}
         limits = Path(f"/proc/{running.process.pid}/limits").read_text()
         (soft, hard) = next(line.split()[3:5] for line in limits.splitlines() if "cpu time" in line)
