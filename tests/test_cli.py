@@ -121,7 +121,7 @@ def test_a_run_is_shown_kept_and_compared(tmp_path: Path, capsys: pytest.Capture
     )
     assert set(run.data.access) == {"random"} and set(run.data.trial) == {0, 1, 2, 3}
     assert f"{len(run.data):,} observations" in printed and run.provenance_line() in printed
-    assert "extra_ns" in printed and str(first) in printed
+    assert "extra_lo" in printed and "extra_ns" not in printed and str(first) in printed
     assert picture.read_text().lstrip().startswith("<?xml") and "</svg>" in picture.read_text()
     kept = list((tmp_path / "data/sched-labs/results/warmup.sweep").glob("*.json"))
     assert len(kept) == 1 and load(kept[0]).data.equals(run.data)

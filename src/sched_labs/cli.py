@@ -436,12 +436,14 @@ def _clean(options: argparse.Namespace) -> None:
 
 
 def _print(result: Any, plot: Path | None) -> None:
+    from .core.tables import table_text
+
     print(f"{result.kind}: {len(result.data):,} observations in {result.duration_s:.1f} s")
     print(result.provenance_line())
     for note in result.notes:
         print(f"{note.level}: {note.text}")
     print()
-    print(result.summary().to_string(index=False, float_format=lambda value: f"{value:,.1f}"))
+    print(table_text(result.summary()))
     if plot:
         result.plot().save(plot)
     if result.path:
