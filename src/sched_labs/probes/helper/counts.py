@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 import bisect
 import mmap
 import os
 import struct
 import time
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .programs import BIN_BITS, COARSE_FOLD, FOLDS, KEYS, SPANS, TOP_BIT, possible_cpus, wakes_of_each
+from .programs import (
+    BIN_BITS,
+    COARSE_FOLD,
+    FOLDS,
+    KEYS,
+    SPANS,
+    TOP_BIT,
+    TURNS_ON_PAGE,
+    pages_of_each,
+    possible_cpus,
+    wakes_of_each,
+)
 
 BINS = (TOP_BIT - BIN_BITS + 1) << BIN_BITS
 CAUSES = ("wakeup", "preempted")
@@ -31,6 +44,9 @@ EDGES, EDGE_WORDS = 4096, 7
 PLACES, PLACE_WORDS, FRAMES = 512, 31, 24
 SPOT_WORDS = 4  # of what throttle.bpf.c knows of a CPU
 WAKE_BYTES = 32  # of what wakeups.bpf.c keeps of a wake-up
+# timeline.bpf.c: a turn, the words of a spot, and the longest waits of each CPU.
+TURN_BYTES, TURN_SPOT_WORDS, WORST = 56, 13, 10
+PAGE_BYTES = TURNS_ON_PAGE * TURN_BYTES
 STATES = ("runnable", "interruptible", "uninterruptible", "other")
 # The program's own way in is no part of where a thread left its CPU.
 OWN_FRAMES = ("bpf_", "__bpf_", "__traceiter_", "trace_call_bpf")
@@ -232,6 +248,38 @@ class Wakeups(Counts):
                 *stations, tid, waker_cpu = struct.unpack_from("<QQQII", self.maps["wakes"], at)
                 found.append([tid, waker_cpu, cpu, *stations])
         return {"wakes": found, "lost_wakes": sum(counts[1::2])}
+
+
+class Timeline(Counts):
+    """What timeline.bpf.c keeps: the last turns of each CPU, and those before its longest waits."""
+
+    def read(self, last: bool) -> dict[str, Any]:
+        """With the last record, for each CPU [turns seen, its last ones, [a wait's ns, the turns until it
+        ended], ...], turns as packed `struct turn` of TURN_BYTES in their order, compressed, in base64.
+        """
+        opens, closes = struct.unpack_from("<QQ", self.maps["windows"])
+        return {"open_ns": opens, "close_ns": closes, "cpus": [self.cpu(n) for n in range(self.cpus) if last]}
+
+    def cpu(self, cpu: int) -> list[Any]:
+        (seen,) = struct.unpack_from("<Q", self.maps["spots"], 8 * TURN_SPOT_WORDS * cpu)
+        room = pages_of_each(self.cpus) * TURNS_ON_PAGE
+        whole = self.maps["pages"][cpu * room * TURN_BYTES : (cpu + 1) * room * TURN_BYTES]
+        waits, size = [], 16 + 2 * PAGE_BYTES
+        for at in range(size * WORST * cpu, size * WORST * (cpu + 1), size):
+            waited_ns, until = struct.unpack_from("<QQ", self.maps["worsts"], at)
+            if waited_ns:
+                # Two pages: the one before, and the one that the wait ended on, as far as it was written.
+                begins = TURNS_ON_PAGE if until <= TURNS_ON_PAGE else 0
+                ends = TURNS_ON_PAGE + (until - 1) % TURNS_ON_PAGE + 1
+                kept = self.maps["worsts"][at + 16 + begins * TURN_BYTES : at + 16 + ends * TURN_BYTES]
+                waits.append([waited_ns, packed(kept)])
+        begins = seen % room * TURN_BYTES if seen > room else 0
+        ordered = whole[begins:] + whole[:begins] if begins else whole[: min(seen, room) * TURN_BYTES]
+        return [seen, packed(ordered), *waits]
+
+
+def packed(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data, 1)).decode("ascii")
 
 
 def name_of(tid: int, data: bytes) -> str:

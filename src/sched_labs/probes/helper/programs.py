@@ -37,6 +37,8 @@ KEYS = {"thread": 1, "process": 2, "cgroup": 3}  # what runqlat.bpf.c calls them
 MOST_KEYS = 1024
 SPANS = 4096  # of time for each CPU, of throttle.bpf.c
 WAKES, LEAST_WAKES = 1 << 18, 1 << 10  # kept by wakeups.bpf.c: on all CPUs together, on each at least
+TURNS, LEAST_PAGES = 1 << 16, 4  # of timeline.bpf.c: on all CPUs together; pages on each at least
+TURNS_ON_PAGE = 128
 WITH_PRIVILEGE = "Run as root, or let scripts/provision.sh install the helper and its sudo rule."
 
 
@@ -93,6 +95,11 @@ def wakes_of_each(cpus: int) -> int:
     return max(LEAST_WAKES, 1 << ((WAKES // cpus).bit_length() - 1))
 
 
+def pages_of_each(cpus: int) -> int:
+    """How many pages of turns timeline.bpf.c has on each CPU: a power of two."""
+    return max(LEAST_PAGES, 1 << (TURNS // TURNS_ON_PAGE // cpus).bit_length() >> 1)
+
+
 def plan(kernel: btf.Btf, shape: dict[str, Any]) -> tuple[str, btf.Defines, dict[str, Any]]:
     """(the source, its defines, what goes where): functions, the tracepoints' BTF ids, and interrupts."""
     defines, points = btf.find_fields(kernel)
@@ -124,6 +131,12 @@ def plan(kernel: btf.Btf, shape: dict[str, Any]) -> tuple[str, btf.Defines, dict
         defines["WAKES"] = wakes_of_each(shape["cpus"])
         points["on_waking"], _ = kernel.tasks("sched_waking", 0)
         functions += ["on_wakeup", "on_waking"]
+    elif shape["probe"] == "timeline":
+        defines["COMM_OFFSET"] = kernel.must(b"task_struct", b"comm")
+        defines["FLAGS_OFFSET"] = kernel.must(b"task_struct", b"flags", (4,))
+        defines["PAGES"] = pages_of_each(shape["cpus"])
+        points["on_waking"], _ = kernel.tasks("sched_waking", 0)
+        functions += ["on_wakeup", "on_wakeup_new", "on_waking"]
     else:
         throttling = btf.find_throttling(kernel)
         if not throttling:

@@ -11,8 +11,9 @@ and that it owns; only root may watch the whole machine.  Threads of other users
 "another user's".  All ends when stdin ends, when the measurement ends,
 or at a deadline that the kernel keeps (SIGALRM); the window closes by the clock, in the BPF program itself.
 
-A second probe, "switches", takes "stacks" (true or false) instead of "by", "bins" and "attribution"; two
-more, "throttle" and "wakeups", take nothing instead of them, and "processes" as their scope.
+A second probe, "switches", takes "stacks" (true or false) instead of "by", "bins" and "attribution"; three
+more, "throttle", "wakeups" and "timeline", take nothing instead of them; the scope of the first two is
+"processes".
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 
 from . import protocol
 from .btf import UNPRIVILEGED
-from .counts import Counts, Switches, Throttled, Waits, Wakeups
+from .counts import Counts, Switches, Throttled, Timeline, Waits, Wakeups
 from .programs import BIN_BITS, COARSE_FOLD, FOLDS, KEYS, Loaded, Window, load, watch
 from .protocol import Caller, Gone, Records, Refused
 
@@ -45,6 +46,7 @@ PROBES: dict[str, tuple[set[str], tuple[str, ...], type[Counts]]] = {
     "switches": ({"stacks"}, ("processes", "family", "machine"), Switches),
     "throttle": (set(), ("processes",), Throttled),
     "wakeups": (set(), ("processes",), Wakeups),
+    "timeline": (set(), ("processes", "family"), Timeline),
 }
 
 

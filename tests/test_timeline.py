@@ -1,0 +1,122 @@
+"""Who had which CPU when: the probe, what is made of its turns, and what other programs read of them."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import subprocess
+import sys
+import zlib
+from typing import Any
+
+import pytest
+
+from sched_labs.core.errors import ParameterError, ProbeError
+from sched_labs.probes import timeline
+from sched_labs.probes.helper import programs
+from sched_labs.probes.timeline import Timeline
+
+HERE = timeline.available()
+live = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HERE.why}")
+
+# ---- the probe ---------------------------------------------------------------------------------------------
+
+
+def turn(at_ns: int, tid: int, prev: int, ready_ns: int = 0, waker: int = -1, name: str = "") -> bytes:
+    told = (tid & 0xFFFFFFFF, prev & 0xFFFFFFFF, 0, waker & 0xFFFFFFFF)
+    return struct.pack("<QQQIIII16s", at_ns, ready_ns, ready_ns and ready_ns - 1, *told, name.encode())
+
+
+def packed(*turns: bytes) -> str:
+    return base64.b64encode(zlib.compress(b"".join(turns))).decode()
+
+
+@live
+def test_turns_follow_each_other_and_waits_lie_before_them() -> None:
+    script = "import time\ninput()\nfor _ in range(200): sum(range(20000)); time.sleep(0.001)"
+    with (
+        subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as child,
+        timeline.watch([child.pid], 20, scope="family") as probe,
+    ):
+        probe.start()
+        child.communicate(b"\n")
+        seen = probe.stop()
+        assert probe.stop() == seen
+    turns = seen.turns
+    own = turns[turns["tid"] == child.pid]
+    assert len(own) >= 100 and own["name"].iloc[-1].startswith("python")
+    for _, rows in turns.groupby("cpu"):
+        assert rows["at_ns"].is_monotonic_increasing and rows["at_ns"].is_unique
+        assert (rows["prev_tid"] == rows["tid"].shift())[rows["follows"]].all()
+    waits = own[own["ready_ns"].notna()]
+    assert len(waits) > 0.9 * len(own)
+    assert (waits["ready_ns"] <= waits["at_ns"]).all()
+    woken = waits[waits["waking_ns"].notna()]
+    assert (woken["waking_ns"] <= woken["ready_ns"]).all() and len(woken)
+    worst = seen.worst
+    assert worst["waited_ns"].is_monotonic_decreasing and 0 < len(worst) <= timeline.MOST_WORST
+    longest = (waits["at_ns"] - waits["ready_ns"]).max()
+    assert worst["waited_ns"].iloc[0] == longest
+
+
+@live
+def test_the_longest_waits_are_kept_when_the_ring_has_gone_round() -> None:
+    """Two processes that hand a byte to each other switch more often than there is room for."""
+    script = (
+        "import os\na, b = os.pipe(); c, d = os.pipe()\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "print(flush=True); input()\n"
+        "if os.fork():\n for _ in range(60000): os.write(b, b'x'); os.read(c, 1)\n"
+        "else:\n for _ in range(60000): os.read(a, 1); os.write(d, b'x')\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as pair:
+        assert pair.stdin and pair.stdout
+        pair.stdout.readline()
+        with timeline.watch([pair.pid], 60, scope="family") as probe:
+            probe.start()
+            pair.stdin.write(b"\n")
+            pair.stdin.flush()
+            pair.wait()
+            seen = probe.stop()
+    assert seen.lost > 0
+    assert len(seen.turns) <= programs.TURNS + 2 * programs.TURNS_ON_PAGE * 10 * len(seen.rows)
+    for cpu, (_, _, *waits) in enumerate(seen.rows):
+        mine = seen.turns[seen.turns["cpu"] == cpu]
+        lasted = set((mine["at_ns"] - mine["ready_ns"]).dropna())
+        assert {ns for ns, _ in waits} <= lasted
+
+
+def test_pieces_are_put_together_once_and_gaps_are_marked() -> None:
+    first = [turn(1010, 7, 0, 1005, name="seven"), turn(1020, 0, 7)]
+    last = [turn(1500, 8, 9), turn(1510, 7, 8, 1400, waker=8, name="seven"), turn(1520, -1, 7)]
+    seen = Timeline(
+        [[9, packed(*last), [5, packed(*first)], [110, packed(*last[:2])]]], 1000, 2000, "stopped"
+    )
+    turns = seen.turns
+    assert turns["at_ns"].tolist() == [10, 20, 500, 510, 520]
+    assert turns["follows"].tolist() == [False, True, False, True, True]
+    assert turns["name"].tolist()[-1] == "another user's" and turns["name"].tolist()[1] == "idle"
+    assert seen.worst["waited_ns"].tolist() == [110, 5]
+    assert seen.lost == 4
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "?", "AAAA", None, 7, base64.b64encode(zlib.compress(b"x" * 55)).decode()]
+)
+def test_what_the_helper_does_not_write_is_refused(wrong: Any) -> None:
+    with pytest.raises(ProbeError, match="cannot be read"):
+        _ = Timeline([[1, wrong]], 0, 1, "stopped").turns
+
+
+def test_there_is_room_on_every_cpu() -> None:
+    for cpus in (1, 2, 3, 64, 8192):
+        pages = programs.pages_of_each(cpus)
+        assert pages & (pages - 1) == 0 and pages >= programs.LEAST_PAGES
+    assert programs.pages_of_each(2) * 2 * programs.TURNS_ON_PAGE == programs.TURNS
+
+
+def test_a_scope_that_is_none_is_refused() -> None:
+    with pytest.raises(ParameterError):
+        timeline.watch([1], 1, scope="machine")
