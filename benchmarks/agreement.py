@@ -14,14 +14,13 @@ and what is not.  The largest ratio of two medians is that of the numbers that a
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
-from sched_labs.core.errors import ParameterError, SchedLabError
+from sched_labs.book.trust import estimates
+from sched_labs.core.errors import SchedLabError
 from sched_labs.core.registry import find
 from sched_labs.run.base import PROFILES
 
@@ -31,32 +30,6 @@ CHAPTER = (
     "bursts.spacing", "interpreter.script", "reference.costs", "loops.counted", "ring.sweep", "fpu.state",
     "tlb.switches",
 )  # fmt: skip
-
-
-def estimates(summary: pd.DataFrame) -> pd.DataFrame:
-    """Every number that has an interval, one row each: median, low, high; the index says which number it is.
-
-    An interval is a pair of columns such as extra_lo_ns and extra_hi_ns; its number is extra_ns, or else the
-    column that begins and ends like it (net_per_switch_ns).  Rows are known by the columns that come before
-    the first fraction.
-    """
-    fractions = [str(name) for name in summary if summary[name].dtype.kind == "f"]
-    keys = [str(name) for name in summary.columns[: summary.columns.get_loc(fractions[0])]]
-    found = []
-    for low in fractions:
-        split = re.fullmatch(r"(.+)_lo(_.+)?", low)
-        if not split:
-            continue
-        stem, unit = split[1], split[2] or ""
-        high = f"{stem}_hi{unit}"
-        others = [name for name in fractions if name.startswith(f"{stem}_") and name not in (low, high)]
-        middle = stem + unit if stem + unit in fractions else next(n for n in others if n.endswith(unit))
-        part = summary[[middle, low, high]].set_axis(["median", "low", "high"], axis=1)
-        what = summary[keys].astype(str).agg(", ".join, axis=1) + f": {middle}"
-        found.append(part.set_axis(what))
-    if not found:
-        raise ParameterError("This experiment's summary has no number with an interval.", "Leave it out.")
-    return pd.concat(found).replace([np.inf, -np.inf], np.nan).dropna()
 
 
 def compared(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:

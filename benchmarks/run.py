@@ -6,6 +6,7 @@ busier or slower moves both.  Exits with status 1 when a target is missed.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import os
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import switching
-from table import Line, NotMeasurable, ratio_interval, show
+from table import Line, NotMeasurable, keep, ratio_interval, show
 
 from sched_labs import workloads
 from sched_labs.core import lock
@@ -42,6 +43,7 @@ ATTRIBUTION_TARGET = 0.75
 COUNT_TARGET = 0.01
 QUANTILES = (0.5, 0.9, 0.99)
 THREADS = ("--by", "pipe", "--between", "threads", "--trials", "3", "--round-trips", str(ROUND_TRIPS))
+LONG = ("--by", "pipe", "--between", "processes", "--trials", "1", "--round-trips", str(10 * ROUND_TRIPS))
 FLOOD = ("--by", "yield", "--between", "threads", "--trials", "1", "--round-trips", "300000")
 
 
@@ -94,6 +96,33 @@ def against_perf(cpu: int) -> list[Line]:
     if low < 1 - RATIO_TARGET or high > 1 + RATIO_TARGET:
         medians += "; the interval reaches over the target"
     return [Line(what, f"{ratio:.3f} [{low:.3f}, {high:.3f}]", target, ok, medians)]
+
+
+def against_proc_stat(cpu: int) -> list[Line]:
+    """The switches that a ping-pong's threads count of themselves, and the machine's in the same seconds."""
+    with workloads.start("pingpong", LONG) as pingpong:
+        placement.pin(pingpong.tids, [cpu])
+        before = switches_so_far()
+        blocks = [block for block in pingpong.run() if block.text("condition") == "exchange"]
+        everywhere = switches_so_far() - before
+    ours = sum(block["voluntary"] + block["involuntary"] for block in blocks)
+    remark = f"{ours:,} switches of ours, {everywhere - ours:,} of others"
+    # What the machine counts holds ours: more than all of it cannot be right.
+    return [
+        Line(
+            "switches: own counters / /proc/stat",
+            f"{ours / everywhere:.3f}",
+            "<= 1",
+            ours <= everywhere,
+            remark,
+        )
+    ]
+
+
+def switches_so_far() -> int:
+    """The context switches of the whole machine since it booted."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("ctxt "))
 
 
 def import_times() -> list[Line]:
@@ -340,12 +369,21 @@ def first_histogram(cpu: int) -> list[Line]:
     return lines
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="what measuring costs, against its peers")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="write the table there, for the book")
+    asked = parser.parse_args(arguments)
     try:
         with lock.machine("benchmarks", waiting=lambda who: print(f"Waiting for {who}.", file=sys.stderr)):
             cpu = placement.quiet_cpu()
             surroundings = Surroundings()
-            lines = [*against_perf(cpu), *probe_overhead(cpu), *probe_agreement(cpu), *first_histogram(cpu)]
+            lines = [
+                *against_perf(cpu),
+                *against_proc_stat(cpu),
+                *probe_overhead(cpu),
+                *probe_agreement(cpu),
+                *first_histogram(cpu),
+            ]
             around = surroundings.since()
             lines += [*import_times(), *doctor_time()]
         lines += switching.lines(cpu)
@@ -354,9 +392,12 @@ def main() -> int:
         return 2
     show(lines)
     print("Ratios are of medians over alternating blocks of one run; times are medians of fresh processes.")
-    for doubt in Surroundings.doubts(around):
-        # The peers' own CPU time is not counted as others': they are our children, too.
+    # The peers' own CPU time is not counted as others': they are our children, too.
+    doubts = Surroundings.doubts(around)
+    for doubt in doubts:
         print(f"Doubt: {doubt}")
+    if asked.keep:
+        keep(asked.keep, "make bench", lines, doubts)
     return 1 if any(line.ok is False for line in lines) else 0
 
 

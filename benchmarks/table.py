@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
+
+from sched_labs.core import store
+from sched_labs.machine import survey
 
 
 @dataclass(frozen=True)
@@ -45,3 +50,17 @@ def show(lines: Sequence[Line]) -> None:
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         print("  ".join([*cells, row[4]]).rstrip())
+
+
+def keep(path: Path, command: str, lines: Sequence[Line], doubts: Sequence[str]) -> None:
+    """Write the table for the page that shows the last one, with where and when it was measured."""
+    facts = survey().provenance()
+    machine = f"{facts['cpu_model']}, {facts['cpus']} CPUs, {facts['hypervisor']}, Linux {facts['kernel']}"
+    table = {
+        "command": command,
+        "measured_at": store.now(),
+        "machine": machine,
+        "doubts": list(doubts),
+        "lines": [asdict(line) for line in lines],
+    }
+    store.write_text(path, json.dumps(table, indent=1, ensure_ascii=False) + "\n")

@@ -20,9 +20,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from run import alternate
-from table import Line, NotMeasurable, ratio_interval, show
+from table import Line, NotMeasurable, keep, ratio_interval, show
 
 from sched_labs import workloads
 from sched_labs.core import lock
@@ -108,6 +109,7 @@ def same_against_same(cpu: int, tries: int) -> list[Line]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="whether the book's numbers can be trusted here")
     parser.add_argument("--tries", type=int, default=TRIES, help=f"A against A so often ({TRIES})")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="write the table there, for the book")
     asked = parser.parse_args(arguments)
     try:
         with lock.machine("benchmarks", waiting=lambda who: print(f"Waiting for {who}.", file=sys.stderr)):
@@ -118,9 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SchedLabError as error:
         print(error, file=sys.stderr)
         return 2
+    doubts = Surroundings.doubts(around)
     show(lines)
-    for doubt in Surroundings.doubts(around):
+    for doubt in doubts:
         print(f"Doubt: {doubt}")
+    if asked.keep:
+        keep(asked.keep, "make bench-trust", lines, doubts)
     return 1 if any(line.ok is False for line in lines) else 0
 
 

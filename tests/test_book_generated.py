@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import pandas as pd
 import pytest
 from claim_cases import constructed
 from conftest import ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from sched_labs import claims
-from sched_labs.book import command, generated
+from sched_labs.book import command, generated, trust
 from sched_labs.book.chapters import Chapter, Checkout, checkout
-from sched_labs.core.errors import SchedLabError
+from sched_labs.book.generated import Material
+from sched_labs.core.errors import ParameterError, SchedLabError
+from sched_labs.core.registry import entries
 from sched_labs.core.result import Result, recorded
 from sched_labs.kernels import claims as claims_kernels
 
@@ -238,3 +242,58 @@ def test_the_glossary_is_told_in_short() -> None:
         "B": "Both.",
     }
     assert glossary.script(text).startswith("window.schedLabsGlossary = {")
+
+
+# ---- can the numbers be trusted ----
+
+
+def test_the_recorded_benchmarks_are_shown_with_their_machine(tmp_path: Path) -> None:
+    folder = tmp_path / trust.RECORDED
+    folder.mkdir(parents=True)
+    line = {
+        "what": "ours / theirs",
+        "value": "1.02 [0.99, 1.04]",
+        "target": "1",
+        "ok": False,
+        "remark": "n = 9",
+    }
+    gone = {**line, "what": "a tool", "value": "not measurable", "ok": None, "remark": "it is not installed"}
+    table = {
+        "command": "make bench",
+        "measured_at": "2026-01-02T03:04:05",
+        "machine": "a CPU",
+        "doubts": ["busy"],
+    }
+    (folder / "one.json").write_text(json.dumps({**table, "lines": [gone, line]}))
+    page = generated.fill("<!-- sched-labs: agreement -->", Material(Checkout(tmp_path), []))
+    assert "`make bench` on a CPU, 2026-01-02:" in page and "Doubt: busy" in page
+    assert page.index("1 missed") < page.index("not measurable")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"command": 3}', "null", '{"lines": [{}]}', "\xff"])
+def test_a_damaged_benchmark_is_named(tmp_path: Path, text: str) -> None:
+    folder = tmp_path / trust.RECORDED
+    folder.mkdir(parents=True)
+    (folder / "bad.json").write_text(text, encoding="latin-1")
+    with pytest.raises(SchedLabError, match=r"bad\.json"):
+        trust.benchmarks(tmp_path)
+
+
+def test_the_smallest_effects_are_the_widths_of_intervals() -> None:
+    """Every experiment of the book is asked; what has no interval has no row, and none breaks the page."""
+    runs = [run for run in (recorded(entry.kind) for entry in entries()) if run is not None]
+    table = trust.smallest_effects(iter(runs))
+    assert set(table.columns) == {"kind", "profile", "numbers", "median_percent", "p90_percent"}
+    assert len(table) >= 40 and table["kind"].is_unique
+    assert (table["median_percent"] <= table["p90_percent"]).all()
+    one = table.set_index("kind").loc["context_switch.matrix"]
+    found = trust.estimates(recorded("context_switch.matrix").summary())
+    clear = found[found["low"] > 0]
+    assert one["numbers"] == len(clear)
+    widths = ((clear["high"] - clear["low"]) / clear["median"] * 100).sort_values()
+    assert (widths <= one["median_percent"] + 1e-9).mean() >= 0.5
+
+
+def test_a_summary_without_fractions_has_no_interval() -> None:
+    with pytest.raises(ParameterError):
+        trust.estimates(pd.DataFrame({"threads": [1, 2]}))

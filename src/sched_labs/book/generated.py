@@ -7,11 +7,12 @@ nothing is built again without need.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import platform
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from html import escape
@@ -23,7 +24,7 @@ import yaml  # type: ignore[import-untyped]
 
 from ..core.errors import ResultError, SchedLabError
 from ..core.words import size_text
-from . import cut, lab_pages, predictions
+from . import cut, lab_pages, predictions, trust
 from .chapters import Chapter, Checkout
 
 if TYPE_CHECKING:
@@ -341,6 +342,36 @@ def _predictions(made_from: Material) -> str:
     return predictions.table(predictions.asked(made_from.book, made_from.parts))
 
 
+def _agreement(made_from: Material) -> str:
+    """The last comparisons with other tools, each with its machine."""
+    found = []
+    for table in trust.benchmarks(made_from.book.root):
+        heads = ("compared", "value, 95 % interval", "target", "remark")
+        found += [f"`{table['command']}` on {table['machine']}, {table['measured_at'][:10]}:"]
+        found += [_table(heads, trust.rows(table)), *(f"Doubt: {doubt}" for doubt in table["doubts"])]
+    return "\n\n".join(found) or "No benchmark has been recorded: `make bench` measures them on this machine."
+
+
+def _effects(made_from: Material) -> str:
+    """The smallest difference that each experiment can tell, from the newest runs."""
+    from ..core.registry import entries
+    from ..core.result import latest, recorded
+
+    def newest() -> Iterator[Result]:
+        for entry in entries():
+            with contextlib.suppress(ResultError):
+                mine = latest(entry.kind)
+                run = mine if mine is not None and _summarises(mine) else recorded(entry.kind)
+                if run is not None:
+                    yield run
+
+    rows = [
+        (row.kind, row.profile, row.numbers, f"{row.median_percent:.2g} %", f"{row.p90_percent:.2g} %")
+        for row in trust.smallest_effects(newest()).itertuples()
+    ]
+    return _table(("experiment", "profile", "numbers", "half of them", "nine in ten"), rows)
+
+
 _WRITERS: dict[str, Callable[[Material], str]] = {
     "chapters": _chapters,
     "execution": _execution,
@@ -351,4 +382,6 @@ _WRITERS: dict[str, Callable[[Material], str]] = {
     "labs": _labs,
     "notes": _notes,
     "predictions": _predictions,
+    "agreement": _agreement,
+    "effects": _effects,
 }
