@@ -7,14 +7,20 @@ import struct
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 
-from sched_labs.core.errors import ParameterError, ProbeError
+from sched_labs.core.errors import ParameterError, ProbeError, ResultError
+from sched_labs.core.result import Result, load
 from sched_labs.probes import timeline
 from sched_labs.probes.helper import programs
 from sched_labs.probes.timeline import Timeline
+from sched_labs.watching import lanes, page, wait
+from sched_labs.watching import timeline as watching_timeline
 
 HERE = timeline.available()
 live = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HERE.why}")
@@ -120,3 +126,108 @@ def test_there_is_room_on_every_cpu() -> None:
 def test_a_scope_that_is_none_is_refused() -> None:
     with pytest.raises(ParameterError):
         timeline.watch([1], 1, scope="machine")
+
+
+# ---- what is made of it ------------------------------------------------------------------------------------
+
+
+def watched(seen: Timeline, *threads: tuple[int, str]) -> Result:
+    """A watch with this timeline, made up."""
+    names = [
+        *("running_ms_per_s", "waiting_ms_per_s", "asleep_ms_per_s"),
+        *("voluntary_per_s", "involuntary_per_s"),
+    ]
+    data = pd.DataFrame([{"tid": tid, "name": name, "asleep_for": ""} for tid, name in threads])
+    found = dict.fromkeys(("title", "evidence", "instead", "attempt", "page"), "")
+    return Result(
+        "own_program.watch",
+        data.assign(**dict.fromkeys(names, 1.0)),
+        {},
+        {"program": "server"},
+        tables={
+            "turns": seen.turns,
+            "longest": seen.worst,
+            "findings": pd.DataFrame([found | {"size_ms_per_s": 1.0, "share": 0.1}]),
+        },
+        facts={"window_s": 1e-3, "running_ms_per_s": 1.0, "waiting_ms_per_s": 1.0},
+    )
+
+
+@pytest.fixture
+def result() -> Result:
+    """Thread 7 waits for CPU 0 from 100 to 900 µs: 9 has it for 600, then something for 100, then idle."""
+    turns = [
+        turn(1_000_000, 7, 0, 990_000, waker=9, name="<server>"),
+        turn(1_050_000, 9, 7, name="</script>"),
+        turn(1_700_000, -1, 9),
+        turn(1_800_000, 0, 3),
+        turn(1_900_000, 7, 0, 1_100_000, waker=9, name="<server>"),
+        turn(1_950_000, 0, 7),
+    ]
+    return watched(Timeline([[6, packed(*turns)]], 1_000_000, 2_000_000, "stopped"), (7, "<server>"))
+
+
+def test_what_had_the_cpu_meanwhile_adds_up_to_the_wait(result: Result) -> None:
+    wait = lanes.longest(result)
+    assert lanes.meanwhile(result, wait) == {"</script>": 600_000, lanes.NOT_KEPT: 100_000, "idle": 100_000}
+    assert lanes.waker(result, wait) == "</script>"
+    said = lanes.told(result, wait)
+    assert "<server> (7), woken while </script> ran, waited 800 µs" in said and "</script> 600 µs" in said
+    with pytest.raises(ParameterError, match="There are 2"):
+        lanes.longest(result, 3)
+    del result.tables["turns"]
+    with pytest.raises(ResultError, match="no timeline"):
+        lanes.longest(result)
+
+
+def test_what_came_before_the_kept_turns_is_not_known(result: Result) -> None:
+    wait = lanes.longest(result, 2)
+    assert lanes.meanwhile(result, wait) == {lanes.NOT_KEPT: wait["waited_ns"]}
+
+
+def test_one_wait_is_a_figure(result: Result, tmp_path: Path) -> None:
+    drawn = wait.figure(result)
+    assert drawn.caption == lanes.told(result, lanes.longest(result))
+    assert set(drawn.data["whose"]) == {"own", "other", "idle", lanes.NOT_KEPT}
+    ElementTree.fromstring(drawn.svg())
+    assert drawn.save(tmp_path / "wait.png").stat().st_size
+
+
+def test_a_saved_watch_has_the_same_timeline(result: Result, tmp_path: Path) -> None:
+    again = load(result.save(tmp_path / "kept.json"))
+    assert watching_timeline.data(again) == watching_timeline.data(result)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1100), ("dark", 1100), ("light", 390)])
+def test_the_page_shows_the_longest_wait_and_is_used_with_keys(
+    result: Result, tmp_path: Path, browser: Any, scheme: str, width: int
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page.write(result, tmp_path / "page.html")
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}, offline=True)
+    opened, troubles = context.new_page(), []
+    opened.on("pageerror", lambda error: troubles.append(str(error)))
+    opened.goto((tmp_path / "page.html").as_uri())
+    said = opened.locator("#timeline [role=status]")
+    assert said.inner_text() == f"Wait 1. {lanes.told(result, lanes.longest(result))}"
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    canvas = opened.locator("#timeline canvas")
+    painted = "one => new Set(new Uint32Array(one.getContext('2d').getImageData(0, 0, one.width, one.height)\
+.data.buffer)).size"
+    assert canvas.evaluate(painted) > 4
+    canvas.focus()
+    views = []
+    for key in ("+", "+", "ArrowRight", "-", "Home"):
+        opened.keyboard.press(key)
+        views.append(said.inner_text())
+    assert views[-1].startswith("1 ms in view, from 0.000000 s")
+    assert len(set(views)) == len(views)
+    opened.locator("summary", has_text="as a table").click()
+    opened.wait_for_function("document.querySelectorAll('#timeline tbody tr').length === 5")
+    told = opened.locator("#timeline tbody").inner_text()
+    assert "</script> (9)" in told and "another user's, then not kept" in told
+    opened.locator("#timeline ol button").nth(1).click()
+    assert said.inner_text().startswith("Wait 2.")
+    assert troubles == []
+    assert [one["id"] for one in axe.Axe().run(opened).response["violations"]] == []
+    context.close()

@@ -6,6 +6,7 @@
     found.summary()                   # where each thread's wall clock went
     found.tables["findings"]          # why, largest first
     found.plot()
+    sched_labs.watching.wait.figure(found)   # with timeline=True: what had the CPU in the longest wait
 
 Data flows one way:
 
@@ -14,7 +15,10 @@ Data flows one way:
     seen        two looks and what lies between them: how much of everything in the window
     causes      what the waits for a CPU were spent on: counted by the helper, else estimated
     findings    what that means, in words and numbers
+    lanes       who had which CPU when, and for whom a thread waited
+    wait        one wait as a figure
     program     all of it in one run, as a Result
     report      a Result in a terminal
+    timeline    the turns as the page's script takes them (timeline.js)
     page        the same as one HTML file
 """

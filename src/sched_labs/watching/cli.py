@@ -35,6 +35,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--stacks", action="store_true", help="also where in the kernel threads wait (helper)"
     )
+    parser.add_argument(
+        "--timeline", action="store_true", help="also who had which CPU when (helper; -o and --export do it)"
+    )
     parser.add_argument("--folded", type=Path, metavar="FILE", help="write these as folded stacks (--stacks)")
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="after --, with its arguments")
     parser.set_defaults(handler=run)
@@ -51,7 +54,13 @@ def run(options: argparse.Namespace) -> int:
     stacks = options.stacks or bool(options.folded)
     earlier = load(options.compare) if options.compare else None
     with target_of(options.command or None, options.pid, options.cgroup) as target:
-        result = observe(target, options.seconds, stacks=stacks, progress=sys.stderr.isatty())
+        result = observe(
+            target,
+            options.seconds,
+            stacks=stacks,
+            timeline=options.timeline or bool(options.output),
+            progress=sys.stderr.isatty(),
+        )
         if options.json and str(options.json) == "-":
             sys.stdout.write(result.to_json())
         else:

@@ -13,7 +13,7 @@ from ..core.errors import ResultError, SchedLabError
 from ..core.render import render
 from ..core.result import Result
 from ..core.store import write_text
-from . import report
+from . import report, timeline
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 MOST_THREADS = 40
@@ -30,6 +30,7 @@ def html(result: Result) -> str:
         findings=[row | {"size": report.size_text(row)} for row in rows],
         threads=list(_threads(result)),
         more=max(0, len(result.data) - MOST_THREADS),
+        timeline=timeline.values(result),
         figures=list(_figures(result)),
         notes=result.notes,
         provenance=result.provenance_line(),

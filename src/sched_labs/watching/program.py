@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,7 @@ from ..core.progress import Progress
 from ..core.result import Note, Result, latest
 from ..core.store import now
 from ..probes import runqlat, schedstat, switches
+from ..probes import timeline as turns
 from ..run.surroundings import Surroundings
 from . import findings as diagnosis
 from . import looks
@@ -37,6 +39,7 @@ def watch(
     cgroup: str | None = None,
     seconds: float | None = None,
     stacks: bool = False,
+    timeline: bool = False,
     progress: bool = True,
     save: bool = True,
 ) -> Result:
@@ -48,6 +51,8 @@ def watch(
     seconds   how long (0.1 to 3600); by default 10, and a command until it ends
     stacks    also note in which functions of the kernel threads leave their CPU, and for how long; dearer,
               and only with the helper
+    timeline  also keep who had which CPU when, as far back as there is room, and around the ten longest
+              waits; only with the helper
 
     One of the three is given.  Ctrl-C ends the window, and what was seen until then is returned.  Raises
     ParameterError for what cannot be watched by anybody, ProbeError for a process that is not there, or a
@@ -56,10 +61,11 @@ def watch(
     The Result is one of the experiment own_program.watch, whose docstring describes the columns of its data
     (one row per thread) and its tables: findings, causes, cpus, groups, rivals, sleeps and, where the
     privileged helper is installed, waits (the histogram) and edges (who had the CPU after whom); with stacks
-    also stacks (tid, name, state, times, off_cpu_ns, stack: the functions joined by semicolons).
+    also stacks (tid, name, state, times, off_cpu_ns, stack: the functions joined by semicolons), and
+    with timeline also turns (probes.timeline.Timeline.turns) and longest (Timeline.worst).
     """
     with target_of(command, pid, cgroup) as target:
-        result = observe(target, seconds, stacks=stacks, progress=progress)
+        result = observe(target, seconds, stacks=stacks, timeline=timeline, progress=progress)
     if save:
         with contextlib.suppress(SchedLabError):
             result.save()
@@ -78,7 +84,12 @@ def target_of(command: Sequence[str] | None, pid: int | Sequence[int] | None, cg
 
 
 def observe(
-    target: Target, seconds: float | None = None, *, stacks: bool = False, progress: bool = True
+    target: Target,
+    seconds: float | None = None,
+    *,
+    stacks: bool = False,
+    timeline: bool = False,
+    progress: bool = True,
 ) -> Result:
     """Watch a target until it ends or the time is over; see `watch`."""
     if seconds is None and not isinstance(target, Command):
@@ -96,7 +107,7 @@ def observe(
         notes.append(Note("missing", text))
     around, recorded_at, began = Surroundings(), now(), time.monotonic()
     with contextlib.ExitStack() as stack:
-        probe = _probes(stack, target, seconds or MOST_S, stacks, notes)
+        probe = _probes(stack, target, seconds or MOST_S, stacks, timeline, notes)
         bar = Progress(f"watching {target.name}", 1, show=progress)
         seen, interrupted = _watch(target, seconds, probe, bar)
     if seen.window_s < SHORT_S:
@@ -118,13 +129,35 @@ def observe(
     return result
 
 
-Probes = tuple[runqlat.Watch, switches.Watch] | None
+@dataclass(frozen=True)
+class Probes:
+    """What counts in the kernel while the window is open."""
+
+    waits: runqlat.Watch
+    switches: switches.Watch
+    turns: turns.Watch | None
+
+    def start(self) -> None:
+        self.waits.start()
+        self.switches.start()
+        if self.turns:
+            self.turns.start()
+
+    def stop(self, seen: Seen) -> None:
+        """Close them, and put what they counted into the window."""
+        seen.waits, seen.switches = self.waits.stop(), self.switches.stop()
+        seen.turns = self.turns.stop() if self.turns else None
 
 
 def _probes(
-    stack: contextlib.ExitStack, target: Target, seconds: float, stacks: bool, notes: list[Note]
-) -> Probes:
-    """The helper's two probes, where it is there and may watch this program."""
+    stack: contextlib.ExitStack,
+    target: Target,
+    seconds: float,
+    stacks: bool,
+    timeline: bool,
+    notes: list[Note],
+) -> Probes | None:
+    """The helper's probes, where it is there and may watch this program."""
     able = runqlat.available()
     why, remedy, pids = able.why, able.remedy, target.pids()
     if able.ok and len(pids) > MOST_HELD:
@@ -134,7 +167,9 @@ def _probes(
             waits = stack.enter_context(
                 runqlat.watch(pids, seconds, 30, scope="family", attribution=True, bins="log2")
             )
-            return waits, stack.enter_context(switches.watch(pids, seconds, scope="family", stacks=stacks))
+            edges = stack.enter_context(switches.watch(pids, seconds, scope="family", stacks=stacks))
+            kept = turns.watch(pids, seconds, scope="family") if timeline else None
+            return Probes(waits, edges, stack.enter_context(kept) if kept else None)
         except ProbeError as error:
             why, remedy = error.what, error.remedy
     notes.append(
@@ -147,13 +182,12 @@ def _probes(
     return None
 
 
-def _watch(target: Target, seconds: float | None, probe: Probes, bar: Progress) -> tuple[Seen, bool]:
+def _watch(target: Target, seconds: float | None, probe: Probes | None, bar: Progress) -> tuple[Seen, bool]:
     """The window, and whether it was stopped early."""
     interrupted = False
     watcher = Watcher(target)
     if probe:
-        for one in probe:
-            one.start()
+        probe.start()
     try:
         target.begin()
         end_s = time.monotonic() + seconds if seconds is not None else time.monotonic() + MOST_S
@@ -162,7 +196,7 @@ def _watch(target: Target, seconds: float | None, probe: Probes, bar: Progress) 
         interrupted = True
     seen = watcher.seen()
     if probe:
-        seen.waits, seen.switches = probe[0].stop(), probe[1].stop()
+        probe.stop(seen)
     return seen, interrupted
 
 
@@ -181,6 +215,14 @@ def _result(seen: Seen, about: dict[str, Any], notes: list[Note]) -> Result:
         tables |= {"waits": seen.waits.data, "edges": seen.switches.edges, "stacks": seen.switches.stacks}
         if lost := seen.waits.lost + seen.switches.lost_edges + seen.switches.lost_stacks:
             notes.append(Note("flag", f"{lost:,} waits or switches could not be counted."))
+    if seen.turns is not None:
+        tables |= {"turns": seen.turns.turns, "longest": seen.turns.worst}
+        if seen.turns.lost:
+            text = (
+                f"The timeline has the last {len(seen.turns.turns):,} switches, and those around the longest "
+                f"waits; {seen.turns.lost:,} earlier ones are gone."
+            )
+            notes.append(Note("info", text))
     return Result(
         KIND,
         seen.threads,

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from ..probes.switches import Switches
+from ..probes.timeline import Timeline
 from ..probes.waits import Waits
 from . import looks
 from .looks import Look, Thread
@@ -24,7 +25,9 @@ SPENT = 0.02  # of one CPU, at most, on looking
 
 @dataclass
 class Seen:
-    """The window.  `waits` and `switches` are the helper's, None without it; rates are ms of every second."""
+    """The window.  `waits`, `switches` and `turns` are the helper's, None without it; rates are ms of every
+    second.
+    """
 
     first: Look
     last: Look
@@ -35,6 +38,7 @@ class Seen:
     pause_s: float = 0.0
     waits: Waits | None = None
     switches: Switches | None = None
+    turns: Timeline | None = None
 
     @cached_property
     def window_s(self) -> float:

@@ -159,6 +159,8 @@ def watch(run: Run, *, trouble: str = "rival", seconds: float | None = None) -> 
               gone on; by name)
     sleeps    asleep_for, asleep_ms_per_s, of all threads together
     waits     every wait counted: bin_low_ns, bin_high_ns (excluded), cause (wakeup, preempted), waits
+    turns     in a watch with timeline=True: who had which CPU when (probes.timeline.Timeline.turns)
+    longest   likewise, the longest waits (probes.timeline.Timeline.worst)
     edges     switches from or to its threads: cpu, prev_tid, prev_name, next_tid, next_name, state, switches
 
     Facts: window_s; counted, whether the helper counted every wait; running_ms_per_s, waiting_ms_per_s and

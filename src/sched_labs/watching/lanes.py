@@ -1,0 +1,93 @@
+"""What the turns of a watch say: who had each CPU when, how long its threads waited, and for whom.
+
+A watch with timeline=True has the tables `turns` (probes.timeline.Timeline.turns) and `longest`, its worst
+waits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pandas as pd
+
+from ..core.errors import ParameterError, ResultError
+from ..core.result import Result
+from ..draw import axes
+
+NOT_KEPT = "not kept"
+
+
+def turns(result: Result) -> pd.DataFrame:
+    """The table `turns`.  Raises ResultError where the watch kept none."""
+    if "turns" not in result.tables:
+        raise ResultError(
+            "This watch kept no timeline.", "Watch with --timeline; it takes the privileged helper."
+        )
+    return result.tables["turns"]
+
+
+def spans(result: Result) -> pd.DataFrame:
+    """cpu, tid, name, begin_ns, end_ns, known: who had each CPU from when until when.
+
+    `known` is False where something in the span was not kept: only its beginning is certain.
+    """
+    found = []
+    for _, rows in turns(result).groupby("cpu", sort=True):
+        after = rows[["at_ns", "follows"]].shift(-1)
+        part = rows[["cpu", "tid", "name"]].assign(
+            begin_ns=rows["at_ns"], end_ns=after["at_ns"], known=after["follows"].fillna(False).astype(bool)
+        )
+        found.append(part.iloc[:-1])
+    table = pd.concat(found, ignore_index=True)
+    return table.astype({"begin_ns": "int64", "end_ns": "int64"})
+
+
+def longest(result: Result, rank: int = 1) -> dict[str, Any]:
+    """The row of `longest` with this rank, from 1 on.  Raises ParameterError where there are fewer."""
+    turns(result)
+    rows = result.records("longest")
+    if not 1 <= rank <= len(rows):
+        raise ParameterError(f"There are {len(rows)} longest waits, and no number {rank!r}.")
+    return rows[rank - 1]
+
+
+def meanwhile(result: Result, wait: dict[str, Any], among: pd.DataFrame | None = None) -> Counter[str]:
+    """ns of a wait, by what had the CPU that the thread then ran on; NOT_KEPT for what is not known."""
+    table = spans(result) if among is None else among
+    begin, end = wait["ready_ns"], wait["at_ns"]
+    rows = table[(table["cpu"] == wait["cpu"]) & (table["begin_ns"] < end) & (table["end_ns"] > begin)]
+    found: Counter[str] = Counter()
+    lasted = rows["end_ns"].clip(upper=end) - rows["begin_ns"].clip(lower=begin)
+    for tid, name, known, ns in zip(rows["tid"], rows["name"], rows["known"], lasted, strict=True):
+        which = f"{name} ({tid})" if name == wait["name"] else name  # its own kind, or another program
+        found[which if known else NOT_KEPT] += int(ns)
+    if rest := end - begin - found.total():
+        found[NOT_KEPT] += int(rest)
+    return found
+
+
+def told(result: Result, wait: dict[str, Any], among: pd.DataFrame | None = None) -> str:
+    """A wait in a sentence: who, how long, and what had the CPU meanwhile."""
+    parts = meanwhile(result, wait, among).most_common(3)
+    had = ", ".join(f"{name} {axes.time_text(ns)}" for name, ns in parts)
+    woken = waker(result, wait)
+    by = f", woken while {woken} ran," if woken else ""
+    return (
+        f"{wait['name']} ({wait['tid']}){by} waited {axes.time_text(wait['waited_ns'])} and then had CPU "
+        f"{wait['cpu']}. That CPU meanwhile: {had}."
+    )
+
+
+def waker(result: Result, wait: dict[str, Any]) -> str | None:
+    """Who ran where it was woken: that thread woke it, or an interrupt did meanwhile.  None: nobody did."""
+    table = turns(result)
+    row = table[(table["at_ns"] == wait["at_ns"]) & (table["tid"] == wait["tid"])].iloc[0]
+    if pd.isna(row["waking_ns"]):
+        return None
+    if row["waker_tid"] == 0:
+        return "nothing (an interrupt)"
+    names = table[table["tid"] == row["waker_tid"]]["name"]
+    return (
+        str(names.iloc[0]) if len(names) else f"thread {row['waker_tid']}" if row["waker_tid"] > 0 else None
+    )
