@@ -137,7 +137,7 @@ def watched(seen: Timeline, *threads: tuple[int, str]) -> Result:
         *("running_ms_per_s", "waiting_ms_per_s", "asleep_ms_per_s"),
         *("voluntary_per_s", "involuntary_per_s"),
     ]
-    data = pd.DataFrame([{"tid": tid, "name": name, "asleep_for": ""} for tid, name in threads])
+    data = pd.DataFrame([{"pid": tid, "tid": tid, "name": name, "asleep_for": ""} for tid, name in threads])
     found = dict.fromkeys(("title", "evidence", "instead", "attempt", "page"), "")
     return Result(
         "own_program.watch",
@@ -157,7 +157,7 @@ def watched(seen: Timeline, *threads: tuple[int, str]) -> Result:
 def result() -> Result:
     """Thread 7 waits for CPU 0 from 100 to 900 µs: 9 has it for 600, then something for 100, then idle."""
     turns = [
-        turn(1_000_000, 7, 0, 990_000, waker=9, name="<server>"),
+        turn(1_010_000, 7, 0, 1_002_000, waker=9, name="<server>"),
         turn(1_050_000, 9, 7, name="</script>"),
         turn(1_700_000, -1, 9),
         turn(1_800_000, 0, 3),

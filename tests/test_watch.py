@@ -23,6 +23,7 @@ from waiting import wait_until
 import sched_labs
 from sched_labs.core.errors import ParameterError, ProbeError, ResultError
 from sched_labs.core.result import load
+from sched_labs.machine import files
 from sched_labs.probes import runqlat
 from sched_labs.watching import findings as diagnosis
 from sched_labs.watching import looks, page, report
@@ -184,6 +185,16 @@ def test_a_program_that_ends_at_once_is_reported(helper: bool) -> None:
     result = watch(["true"], progress=False, save=False)
     assert result.records("findings")
     assert any("only" in text for text in result.flags)
+
+
+def test_a_thread_that_ends_while_it_is_looked_at_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, own = files.read, f"/proc/{os.getpid()}/task/{os.getpid()}"
+    assert (os.getpid(), os.getpid()) in looks.threads([os.getpid()])
+    for gone in ("stat", "status", "schedstat"):
+        monkeypatch.setattr(
+            files, "read", lambda path, gone=gone: None if path == f"{own}/{gone}" else whole(path)
+        )
+        assert (os.getpid(), os.getpid()) not in looks.threads([os.getpid()])
 
 
 def test_an_interrupt_reports_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,4 +21,5 @@ Data flows one way:
     report      a Result in a terminal
     timeline    the turns as the page's script takes them (timeline.js)
     page        the same as one HTML file
+    exports     the same for other programs
 """

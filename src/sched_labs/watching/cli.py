@@ -36,9 +36,20 @@ def add_parser(commands: Any) -> None:
         "--stacks", action="store_true", help="also where in the kernel threads wait (helper)"
     )
     parser.add_argument(
-        "--timeline", action="store_true", help="also who had which CPU when (helper; -o and --export do it)"
+        "--timeline", action="store_true", help="also who had which CPU when (helper; -o does it)"
     )
     parser.add_argument("--folded", type=Path, metavar="FILE", help="write these as folded stacks (--stacks)")
+    parser.add_argument(
+        "--export",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="for other programs, by suffix: .perfetto, .folded (stacks), .parquet, .csv; may be repeated",
+    )
+    parser.add_argument(
+        "--table", default="turns", help="what .parquet and .csv hold (turns, threads, findings, edges, ...)"
+    )
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="after --, with its arguments")
     parser.set_defaults(handler=run)
 
@@ -47,18 +58,25 @@ def run(options: argparse.Namespace) -> int:
     """Watch, print, and pass the command's status on."""
     from ..core.result import load
     from ..core.store import write_text
-    from . import page, report
+    from . import exports, page, report
     from .program import observe, target_of
     from .target import Command
 
-    stacks = options.stacks or bool(options.folded)
+    for path in options.export:
+        exports.check(path)
+    folded = options.folded or any(one.suffix == ".folded" for one in options.export)
+    stacks = options.stacks or bool(folded)
+    turns = any(
+        one.suffix in (".perfetto", ".pftrace") or (one.suffix != ".folded" and options.table == "turns")
+        for one in options.export
+    )
     earlier = load(options.compare) if options.compare else None
     with target_of(options.command or None, options.pid, options.cgroup) as target:
         result = observe(
             target,
             options.seconds,
             stacks=stacks,
-            timeline=options.timeline or bool(options.output),
+            timeline=options.timeline or bool(options.output) or turns,
             progress=sys.stderr.isatty(),
         )
         if options.json and str(options.json) == "-":
@@ -74,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
             page.write(result, options.output)
         if options.folded:
             write_text(options.folded, page.folded(result))
+        for path in options.export:
+            exports.write(result, path, options.table)
         if not isinstance(target, Command):
             return 0
         try:

@@ -27,6 +27,12 @@ def turns(result: Result) -> pd.DataFrame:
     return result.tables["turns"]
 
 
+def own(result: Result) -> set[int]:
+    """Its threads, those too that lived too shortly for a row of their own: of others no wait is known."""
+    table = turns(result)
+    return {*result.data["tid"], *table["tid"][table["ready_ns"].notna()]}
+
+
 def spans(result: Result) -> pd.DataFrame:
     """cpu, tid, name, begin_ns, end_ns, known: who had each CPU from when until when.
 

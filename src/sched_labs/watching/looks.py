@@ -55,8 +55,8 @@ class Thread:
     name: str
     at_ns: int
     began_ns: int  # on the same clock, in ticks of 10 ms
-    run_ns: int | None
-    wait_ns: int | None
+    run_ns: int
+    wait_ns: int
     voluntary: int
     involuntary: int
     minor_faults: int
@@ -85,10 +85,10 @@ def _thread(pid: int, tid: int) -> Thread | None:
     words, text = after_name(f"{folder}/stat"), files.read(f"{folder}/status")
     scheduled = (files.read(f"{folder}/schedstat") or "").split()
     at_ns = time.monotonic_ns()
-    if not words or not text or words[0] in "ZX":
+    # A thread may end between two of the files.
+    if not words or not text or len(scheduled) != 3 or words[0] in "ZX":
         return None
     status = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
-    counted = len(scheduled) == 3
     moved = re.search(r"nr_migrations\s*:\s*(\d+)", files.read(f"{folder}/sched") or "")
     return Thread(
         pid=pid,
@@ -96,8 +96,8 @@ def _thread(pid: int, tid: int) -> Thread | None:
         name=status["Name"],
         at_ns=at_ns,
         began_ns=at_ns - max(0, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - int(words[19]) * TICK_NS),
-        run_ns=int(scheduled[0]) if counted else None,
-        wait_ns=int(scheduled[1]) if counted else None,
+        run_ns=int(scheduled[0]),
+        wait_ns=int(scheduled[1]),
         voluntary=int(status.get("voluntary_ctxt_switches", 0)),
         involuntary=int(status.get("nonvoluntary_ctxt_switches", 0)),
         minor_faults=int(words[7]),
@@ -284,7 +284,7 @@ def is_ours(pid: int) -> bool:
 def busiest_thread(pid: int) -> Thread | None:
     """The thread of a process that has used the CPU most; it tells policy, nice value and CPUs."""
     own = threads([pid]).values()
-    return max(own, key=lambda thread: thread.run_ns or 0, default=None)
+    return max(own, key=lambda thread: thread.run_ns, default=None)
 
 
 @dataclass

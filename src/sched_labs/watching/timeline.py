@@ -57,7 +57,7 @@ def data(result: Result) -> dict[str, Any]:
     place of who ran where it was woken; own: places of the threads with a lane; longest: CPU, place, ready_ns
     and at_ns of each.
     """
-    table, own = lanes.turns(result), set(result.data["tid"])
+    table, own = lanes.turns(result), lanes.own(result)
     names = table.drop_duplicates("tid", keep="last").set_index("tid")["name"].to_dict()
     known = dict(zip(result.data["tid"], result.data["name"], strict=True))
     tids = sorted({*table["tid"], *table["waker_tid"]}, key=int)

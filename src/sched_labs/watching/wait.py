@@ -32,7 +32,7 @@ def figure(result: Result, rank: int = 1) -> Figure:
     margin = max(1000.0, AROUND * wait["waited_ns"])
     begin, end = wait["ready_ns"] - margin, wait["at_ns"] + margin
     table = every[(every["begin_ns"] < end) & (every["end_ns"] > begin)].reset_index(drop=True)
-    own = {*result.data["tid"], wait["tid"]}
+    own = lanes.own(result)
     table["whose"] = [
         lanes.NOT_KEPT if not known else "idle" if tid == 0 else "own" if tid in own else "other"
         for tid, known in zip(table["tid"], table["known"], strict=True)
