@@ -7,6 +7,7 @@ the sentence names (*holds here*, *does not hold here*), or it spans it (*cannot
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pandas as pd
 
@@ -67,3 +68,20 @@ def tail_ratio(above: pd.Series, below: pd.Series) -> tuple[float, float]:
 def count(value: float) -> str:
     """A count in words of a reason: two digits below a hundred, all of them above."""
     return number_text(value, 2) if value < 100 else f"{value:,.0f}"
+
+
+def some(rows: pd.DataFrame, missing: str) -> pd.DataFrame:
+    """These rows.  CannotTell, saying what is missing, where there are none."""
+    if rows.empty:
+        raise CannotTell(missing)
+    return rows
+
+
+def holds_or_fails(holds: Any, fails: Any, reason: str, unclear: str = "") -> Verdict:
+    """Holds where the first is true, fails where the second is.
+
+    CannotTell where neither is, which says why (`unclear`) before the reason.
+    """
+    if not holds and not fails:
+        raise CannotTell(f"{unclear} {reason}".lstrip())
+    return Verdict(HOLDS if holds else FAILS, reason)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict
+from sched_labs.claims.helpers import holds_or_fails
 
 BELIEF = "a common belief"
-
-
 NESTED = "nested.groups"
-
-
 TIMELINE = "throttle.timeline"
 
 
@@ -33,11 +30,7 @@ def _in_its_own_counters(table: pd.DataFrame) -> Verdict:
         f"the group around was throttled in {_range(inside.outer_throttled_percent)} of its periods; the one "
         f"inside counted {_range(own)}."
     )
-    if (own >= 50).all():
-        return Verdict(HOLDS, reason)
-    if (own < 10).any():
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"Neither nearly all nor few: {reason}")
+    return holds_or_fails((own >= 50).all(), (own < 10).any(), reason, "Neither nearly all nor few:")
 
 
 def _its_own_limit(table: pd.DataFrame) -> Verdict:

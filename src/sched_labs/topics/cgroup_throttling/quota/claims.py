@@ -8,17 +8,11 @@ from typing import Any
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, yes
-from sched_labs.claims.helpers import within
+from sched_labs.claims.helpers import holds_or_fails, some, within
 
 COURSE = "a web course on scheduler latency"
-
-
 HOG = "quota.hog"
-
-
 THREADS = "quota.threads"
-
-
 LATENCY = "service.latency"
 
 
@@ -133,20 +127,14 @@ def _at_most_the_rest(table: pd.DataFrame) -> Verdict:
         f"{row.threads:g} threads stood still for {ns(row.stall_ns)} (interval {ns(row.stall_lo_ns)} to "
         f"{ns(row.stall_hi_ns)}); period - quota is {ns(rest)}."
     )
-    if row.stall_lo_ns > rest:
-        return Verdict(FAILS, reason)
-    if row.stall_hi_ns <= rest:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(f"The interval spans it: {reason}")
+    return holds_or_fails(row.stall_hi_ns <= rest, row.stall_lo_ns > rest, reason, "The interval spans it:")
 
 
 def _divided_by_threads(table: pd.DataFrame) -> Verdict:
     """Statistic: time until all stood, against both formulas.  Control: throttled in half of the periods
     at least.  Design: more threads than CPUs.  Opponent: with as many CPUs the two are one.
     """
-    more = table[table.threads > table.cpus]
-    if more.empty:
-        raise CannotTell("This run had no more threads than CPUs.")
+    more = some(table[table.threads > table.cpus], "This run had no more threads than CPUs.")
     row = more.sort_values("threads").iloc[-1]
     _held_back(row)
     claimed = row.quota_ns / row.threads
@@ -155,11 +143,9 @@ def _divided_by_threads(table: pd.DataFrame) -> Verdict:
         f"{ns(row.ran_hi_ns)}); quota / threads is {ns(claimed)}, quota / CPUs {ns(row.formula_ran_ns)}."
     )
     between = (claimed + row.formula_ran_ns) / 2
-    if row.ran_lo_ns > between:
-        return Verdict(FAILS, reason)
-    if row.ran_hi_ns < between:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(f"The interval spans both: {reason}")
+    return holds_or_fails(
+        row.ran_hi_ns < between, row.ran_lo_ns > between, reason, "The interval spans both:"
+    )
 
 
 CLAIMS = [

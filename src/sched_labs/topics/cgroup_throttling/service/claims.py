@@ -8,22 +8,13 @@ from typing import Any
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import holds_or_fails
 
 COURSE = "a web course on scheduler latency"
-
-
 HOG = "quota.hog"
-
-
 THREADS = "quota.threads"
-
-
 LATENCY = "service.latency"
-
-
 CONTENTION = "service.contention"
-
-
 ENOUGH_PERIODS = 10
 
 
@@ -119,11 +110,9 @@ def _30_to_60(table: pd.DataFrame) -> Verdict:
         f"p99 {ns(quota.p99_ns)} with the quota and {ns(none.p99_ns)} without: "
         f"{1 - none.p99_ns / quota.p99_ns:.0%} better (interval {least:.0%} to {most:.0%})."
     )
-    if least >= 0.3 and most <= 0.6:
-        return Verdict(HOLDS, reason)
-    if least > 0.6 or most < 0.3:
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The interval spans a limit: {reason}")
+    return holds_or_fails(
+        least >= 0.3 and most <= 0.6, least > 0.6 or most < 0.3, reason, "The interval spans a limit:"
+    )
 
 
 def _weight_better(table: pd.DataFrame) -> Verdict:
@@ -171,11 +160,9 @@ def _idle_means_no_wait(table: pd.DataFrame) -> Verdict:
         f"with {quota.cpu_percent:.0f} % of a CPU in use p99 is {_p99(quota)} under the quota, "
         f"{_p99(none)} without."
     )
-    if quota.p99_lo_ns > none.p99_hi_ns:
-        return Verdict(FAILS, reason)
-    if quota.p99_hi_ns <= none.p99_hi_ns:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(f"The intervals overlap: {reason}")
+    return holds_or_fails(
+        quota.p99_hi_ns <= none.p99_hi_ns, quota.p99_lo_ns > none.p99_hi_ns, reason, "The intervals overlap:"
+    )
 
 
 def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:

@@ -16,6 +16,7 @@ from sched_labs.claims.base import (
     ns,
     yes,
 )
+from sched_labs.claims.helpers import holds_or_fails
 from sched_labs.draw.axes import number_text
 from sched_labs.draw.base import each
 
@@ -70,11 +71,7 @@ def _other_cpu_dearer(table: pd.DataFrame) -> Verdict:
         f"{ns(far.net_per_switch_ns)} to the other CPU against {ns(near.net_per_switch_ns)} on one: "
         f"{ratio:.1f} times (interval {least:.1f} to {most:.1f})."
     )
-    if least >= 3:
-        return Verdict(HOLDS, reason)
-    if most < 3:
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The interval spans three times: {reason}")
+    return holds_or_fails(least >= 3, most < 3, reason, "The interval spans three times:")
 
 
 def _two_switches(table: pd.DataFrame) -> Verdict:
@@ -136,8 +133,6 @@ def _yield_across(table: pd.DataFrame) -> Verdict:
 
 
 MATRIX = "context_switch.matrix"
-
-
 SWITCH_LIST = "a collection of switch benchmarks"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, size
+from sched_labs.claims.helpers import holds_or_fails, some
 
 
 def _script(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -60,30 +61,20 @@ def _script_three_times(table: pd.DataFrame) -> Verdict:
         f"two threads that yield take {row.ratio:.2f} times as long as one that does not "
         f"(interval {row.ratio_lo:.2f} to {row.ratio_hi:.2f}), for twice the work."
     )
-    if row.ratio_lo >= 2.7:
-        return Verdict(HOLDS, reason)
-    if row.ratio_hi < 2.7:
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The interval spans 2.7: {reason}")
+    return holds_or_fails(row.ratio_lo >= 2.7, row.ratio_hi < 2.7, reason, "The interval spans 2.7:")
 
 
 def _script_runs_in_parallel(table: pd.DataFrame) -> Verdict:
     """Statistic: steps in the same time, two threads over one.  Control: one thread.  Design: unpinned, so
     that a second CPU is there.  Opponent: an interpreter without a global lock.
     """
-    found = table[table.placement == "unpinned"]
-    if found.empty:
-        raise CannotTell("The script was not run without its pin.")
+    found = some(table[table.placement == "unpinned"], "The script was not run without its pin.")
     row = found.iloc[0]
     reason = (
         f"without the pin two threads make {row.speedup:.2f} times the steps of one in the same time "
         f"(interval {row.speedup_lo:.2f} to {row.speedup_hi:.2f})."
     )
-    if row.speedup_lo > 1.5:
-        return Verdict(HOLDS, reason)
-    if row.speedup_hi < 1.5:
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The interval spans 1.5: {reason}")
+    return holds_or_fails(row.speedup_lo > 1.5, row.speedup_hi < 1.5, reason, "The interval spans 1.5:")
 
 
 CLAIMS = [

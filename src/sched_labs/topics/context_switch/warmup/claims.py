@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
+from sched_labs.claims.helpers import holds_or_fails, some
 
 
 def _times(ratio: float) -> str:
@@ -131,11 +132,10 @@ def _kernel_evicts(table: pd.DataFrame) -> Verdict:
     Opponent: half of the busy partner's warm-up is a generous limit for "nothing is left".
     """
     found = _seen(_thorough(table))
-    found = found[found.working_set_bytes <= NEAR_BYTES]
-    if found.empty:
-        raise CannotTell(
-            "No set that fits a near cache shows a warm-up that stands clear of the noise floor."
-        )
+    found = some(
+        found[found.working_set_bytes <= NEAR_BYTES],
+        "No set that fits a near cache shows a warm-up that stands clear of the noise floor.",
+    )
     peak = _peak(found)
     if pd.isna(peak.kernel_extra_ns):
         raise CannotTell("This run has no switches to a partner that touches nothing.")
@@ -232,11 +232,7 @@ def _seven_times_direct(table: pd.DataFrame) -> Verdict:
         f"at most {_times(top.ratio)} times the direct cost, at {size(top.working_set_bytes)} with a "
         f"partner of {size(top.partner_bytes)}; 30 % against 4 % takes 7.5 times."
     )
-    if least > 7.5:
-        return Verdict(HOLDS, reason)
-    if most < 7.5:
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals span 7.5 times: {reason}")
+    return holds_or_fails(least > 7.5, most < 7.5, reason, "The intervals span 7.5 times:")
 
 
 CLAIMS = [

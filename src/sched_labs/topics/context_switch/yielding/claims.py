@@ -5,15 +5,15 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, yes
+from sched_labs.claims.helpers import some
 
 
 def _yields(table: pd.DataFrame, condition: str, policy: str = "other") -> pd.Series:
     """One policy's yielders on one CPU, their two counts in agreement."""
-    found = table[(table.policy == policy) & (table.placement == "same_cpu") & (table.condition == condition)]
-    if found.empty:
-        raise CannotTell(
-            f"This run did not let threads of SCHED_{policy.upper()} yield {condition} on one CPU."
-        )
+    found = some(
+        table[(table.policy == policy) & (table.placement == "same_cpu") & (table.condition == condition)],
+        f"This run did not let threads of SCHED_{policy.upper()} yield {condition} on one CPU.",
+    )
     row = found.iloc[0]
     if not row.counts_agree:
         raise CannotTell("getrusage and /proc counted different numbers of switches.")

@@ -5,18 +5,15 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, yes
+from sched_labs.claims.helpers import some
 
 KIND = "fpu.state"
-
-
 SPREAD_NS = 3300  # from 1.2 to 4.5 µs
 
 
 def _widest(table: pd.DataFrame) -> pd.Series:
     """The registers that hold most; they come last."""
-    rows = table[table.registers != "integer"]
-    if rows.empty:
-        raise CannotTell("This run filled no vector registers.")
+    rows = some(table[table.registers != "integer"], "This run filled no vector registers.")
     return rows.iloc[-1]
 
 

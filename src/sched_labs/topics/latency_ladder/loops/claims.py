@@ -10,11 +10,7 @@ from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
 from sched_labs.claims.helpers import within
 
 KIND = "loops.counted"
-
-
 COLLECTION = "tsuna/contextswitch, as quoted in a collection of switch benchmarks"
-
-
 TOLERANCE = 0.02
 
 

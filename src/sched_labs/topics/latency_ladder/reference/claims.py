@@ -5,21 +5,16 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, UNKNOWN, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import holds_or_fails, some
 from sched_labs.draw.axes import number_text
 
 ARTICLE = "an article on the costs of threads, measured on a Haswell i7-4771"
-
-
 COLLECTION = "a collection of switch benchmarks"
-
-
 KIND = "reference.costs"
 
 
 def _rung(table: pd.DataFrame, rung: str, what: str) -> pd.Series:
-    found = table[table.rung == rung]
-    if found.empty:
-        raise CannotTell(f"This run did not measure {what}.")
+    found = some(table[table.rung == rung], f"This run did not measure {what}.")
     return found.iloc[0]
 
 
@@ -28,11 +23,9 @@ def _said(row: pd.Series) -> str:
 
 
 def _at_most(row: pd.Series, limit_ns: float, text: str) -> Verdict:
-    if row.cost_hi_ns <= limit_ns:
-        return Verdict(HOLDS, text)
-    if row.cost_lo_ns > limit_ns:
-        return Verdict(FAILS, text)
-    raise CannotTell(f"The interval spans {ns(limit_ns)}: {text}")
+    return holds_or_fails(
+        row.cost_hi_ns <= limit_ns, row.cost_lo_ns > limit_ns, text, f"The interval spans {ns(limit_ns)}:"
+    )
 
 
 def _system_call(table: pd.DataFrame) -> Verdict:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, size, yes
+from sched_labs.claims.helpers import some
 
 KIND = "ring.sweep"
-
-
 TOLERANCE = 0.02
 
 
@@ -60,9 +59,7 @@ def _sum_shows_it(table: pd.DataFrame) -> Verdict:
     both = part[part.access == "random"].merge(
         part[part.access == "sequential"], on=["processes", "size_bytes"], suffixes=("", "_sum")
     )
-    both = both[both.seen]
-    if both.empty:
-        raise CannotTell("This run has no random walk that stands clear of the noise beside a sum.")
+    both = some(both[both.seen], "This run has no random walk that stands clear of the noise beside a sum.")
     row = both.sort_values("net_ns").iloc[-1]
     text = (
         f"{row.processes} processes with {size(row.size_bytes)}: {ns(row.net_ns)} in random order, "

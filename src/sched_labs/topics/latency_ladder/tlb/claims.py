@@ -5,20 +5,18 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import some
 
 KIND = "tlb.switches"
-
-
 REFILL_NS = 30_000 / 3.2  # 30,000 cycles at 3.2 GHz, as the source has it
 
 
 def _flushed(table: pd.DataFrame) -> pd.Series:
     """The number of pages where a ring of eight processes shows its loss of translations best."""
-    rows = table[(table.condition == "processes_8") & table.space_seen & (table.space_ns > 0)]
-    if rows.empty:
-        raise CannotTell(
-            "Eight address spaces show no loss either: the processor keeps them apart, or noise hides it."
-        )
+    rows = some(
+        table[(table.condition == "processes_8") & table.space_seen & (table.space_ns > 0)],
+        "Eight address spaces show no loss either: the processor keeps them apart, or noise hides it.",
+    )
     return rows.sort_values("space_lo_ns").iloc[-1]
 
 

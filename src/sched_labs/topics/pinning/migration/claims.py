@@ -25,8 +25,6 @@ MOVES = "migration.cost"
 
 # Resuming elsewhere over resuming at home, as the course says; for the distances that a machine has.
 SAID = {"smt_sibling": 2.0, "same_cache": 8.0, "other_cache": 8.0, "other_node": 30.0}
-
-
 FEW = {"smt_sibling": "the sibling", "same_cache": "another core", "other_cache": "another cache",
        "other_node": "another node", "other_cpu": "another CPU"}  # fmt: skip
 

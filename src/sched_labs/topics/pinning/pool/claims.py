@@ -5,29 +5,16 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import holds_or_fails
 from sched_labs.draw.axes import number_text
 
 KIND = "pool.pinned"
-
-
 INTRUDERS = ("none", "short", "long")
-
-
 RARE = 0.001
-
-
 OFTEN = 0.01
-
-
 RAISED_NS = 3.4e6  # from 800 µs to 4.2 ms
-
-
 SHORTEST_LONG_NS = 200_000.0  # a piece of 62 µs is no longer than a few of them
-
-
 SAME = 0.9
-
-
 FELT = 1.25  # p99 of a few trials: a smaller factor than this is no finding
 
 
@@ -57,11 +44,7 @@ def _by_owner(table: pd.DataFrame) -> Verdict:
             times = [number_text(value, 2) for value in (ratio, low, high)]
             said.append(f"{owner}'s data, intruder {intruder}: {times[0]} ({times[1]} to {times[2]})")
     reason = f"p99 pinned over free: {'; '.join(said)}."
-    if any(wrong):
-        return Verdict(FAILS, reason)
-    if all(right):
-        return Verdict(HOLDS, reason)
-    raise CannotTell(f"Not every difference is seen. {reason}")
+    return holds_or_fails(all(right), any(wrong), reason, "Not every difference is seen.")
 
 
 def _keeps_warm(table: pd.DataFrame) -> Verdict:
@@ -107,11 +90,7 @@ def _no_moves(table: pd.DataFrame) -> Verdict:
         f"At most {number_text(most, 2)} moves a request pinned, and {number_text(free, 2)} free, as the "
         "kernel counted them."
     )
-    if most < RARE:
-        return Verdict(HOLDS, reason)
-    if most > OFTEN:
-        return Verdict(FAILS, reason)
-    raise CannotTell(reason)
+    return holds_or_fails(most < RARE, most > OFTEN, reason)
 
 
 def _switches_less(table: pd.DataFrame) -> Verdict:

@@ -17,8 +17,6 @@ from sched_labs.draw.axes import number_text
 from sched_labs.draw.base import each
 
 RESIDENTS = "reserved.residents"
-
-
 LATENCY_COURSE = "a web course on scheduler latency"
 
 

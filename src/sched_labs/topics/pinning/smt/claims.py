@@ -13,12 +13,11 @@ from sched_labs.claims.base import (
     Claim,
     Verdict,
 )
+from sched_labs.claims.helpers import holds_or_fails, some
 from sched_labs.draw.axes import number_text
 from sched_labs.draw.base import each
 
 PAIRS = "smt.sharing"
-
-
 SWITCH_LIST = "a collection of switch benchmarks"
 
 
@@ -41,15 +40,11 @@ def _sibling_is_a_core(table: pd.DataFrame) -> Verdict:
     Design: the pair that shares most.  Opponent: a pair that waits for memory shares less.
     """
     rows = _siblings(table)
-    rows = rows[rows.pair == "alu_alu"]
-    if rows.empty:
-        raise CannotTell("This run has no pair of two threads that only compute.")
+    rows = some(rows[rows.pair == "alu_alu"], "This run has no pair of two threads that only compute.")
     row = rows.iloc[0]
-    if row.speed_lo_share >= 0.95:
-        return Verdict(HOLDS, _speeds(rows))
-    if row.speed_hi_share < 0.95:
-        return Verdict(FAILS, _speeds(rows))
-    raise CannotTell(f"The interval spans 95%: {_speeds(rows)}")
+    return holds_or_fails(
+        row.speed_lo_share >= 0.95, row.speed_hi_share < 0.95, _speeds(rows), "The interval spans 95%:"
+    )
 
 
 def _negligible(table: pd.DataFrame) -> Verdict:

@@ -10,11 +10,7 @@ from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import above
 
 KIND = "attribution.waits"
-
-
 COURSE = "a web course on scheduler latency"
-
-
 FEWEST_WAITS = 30
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict
+from sched_labs.claims.base import CannotTell, Claim, Verdict
+from sched_labs.claims.helpers import holds_or_fails
 from sched_labs.draw.axes import number_text
 
 COURSE = "a web course on scheduler latency"
@@ -37,11 +38,7 @@ def _packets_by_kworkers(table: pd.DataFrame) -> Verdict:
         f"second (interval {_between(least, most)}), kernel threads {number_text(threads, 2)} ms "
         f"({_between(fewest, highest)})."
     )
-    if least > highest:
-        return Verdict(FAILS, reason)
-    if fewest > most:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(f"The intervals overlap: {reason}")
+    return holds_or_fails(fewest > most, least > highest, reason, "The intervals overlap:")
 
 
 def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
@@ -57,11 +54,7 @@ def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
     )
     if most < 1:
         raise CannotTell(f"There was hardly any of it: {reason}")
-    if low > 0.5 * most:
-        return Verdict(FAILS, reason)
-    if high < 0.5 * least:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(f"The intervals allow either: {reason}")
+    return holds_or_fails(high < 0.5 * least, low > 0.5 * most, reason, "The intervals allow either:")
 
 
 CLAIMS = [

@@ -7,14 +7,13 @@ from typing import Any
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import holds_or_fails, some
 
 COURSE = "a web course on scheduler latency"
 
 
 def _observer(table: pd.DataFrame, name: str) -> pd.Series[Any]:
-    rows = table[table["observer"] == name]
-    if rows.empty:
-        raise CannotTell(f"This run has no {name}.")
+    rows = some(table[table["observer"] == name], f"This run has no {name}.")
     return rows.iloc[0]
 
 
@@ -28,11 +27,7 @@ def _below_one_percent(table: pd.DataFrame) -> Verdict:
         f"runqlat made a switch take {row['ratio']:.2f} times as long (interval {row['ratio_lo']:.2f} to "
         f"{row['ratio_hi']:.2f}) for a program that only switches."
     )
-    if row["ratio_hi"] < 1.01:
-        return Verdict(HOLDS, reason)
-    if row["ratio_lo"] > 1.01:
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The interval spans 1 %: {reason}")
+    return holds_or_fails(row["ratio_hi"] < 1.01, row["ratio_lo"] > 1.01, reason, "The interval spans 1 %:")
 
 
 def _recording_is_dearer(table: pd.DataFrame) -> Verdict:

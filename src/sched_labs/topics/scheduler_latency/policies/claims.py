@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, yes
-from sched_labs.claims.helpers import one_row, tail_ratio, within
+from sched_labs.claims.helpers import holds_or_fails, one_row, tail_ratio, within
 
 from .experiment import FEWEST_FOR_TAIL, LOADS
 
@@ -138,11 +138,7 @@ def _sleeper_fails_the_test(table: pd.DataFrame) -> Verdict:
     """
     cell = _worker(table, "OTHER", "light")
     reason = f"half of a light worker's wake-ups ran within {ns(cell.p50_ns)} beside hogs."
-    if cell.p50_hi_ns < 1e5:
-        return Verdict(FAILS, reason)
-    if cell.p50_lo_ns > 1e6:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(f"Between at once and a slice: {reason}")
+    return holds_or_fails(cell.p50_lo_ns > 1e6, cell.p50_hi_ns < 1e5, reason, "Between at once and a slice:")
 
 
 def _same_throughput(table: pd.DataFrame) -> Verdict:
@@ -192,11 +188,9 @@ def _fifo_hangs(table: pd.DataFrame) -> Verdict:
     """
     cell, reason = _pair(table, "FIFO beside OTHER")
     reason += f", and a watchdog ended it {ns(cell.watchdog_late_ns)} after its time."
-    if cell.second_lo_percent > 0.5 and cell.watchdog_late_ns < 1e9:
-        return Verdict(FAILS, reason)
-    if cell.second_hi_percent < 0.5:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    return holds_or_fails(
+        cell.second_hi_percent < 0.5, cell.second_lo_percent > 0.5 and cell.watchdog_late_ns < 1e9, reason
+    )
 
 
 def _five_percent_left(table: pd.DataFrame) -> Verdict:

@@ -6,8 +6,8 @@ import math
 
 import pandas as pd
 
-from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, yes
-from sched_labs.claims.helpers import one_row, within
+from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
+from sched_labs.claims.helpers import holds_or_fails, one_row, within
 
 COURSE = "a web course on scheduler latency"
 
@@ -88,11 +88,9 @@ def _only_ebpf(table: pd.DataFrame) -> Verdict:
     ratio = cell.schedstat_mean_ns / cell.mean_ns
     who = "BPF" if cell.instrument == "bpf" else "the workers' own clocks"
     reason = f"the mean wait is {ns(cell.schedstat_mean_ns)} by schedstat, {ns(cell.mean_ns)} by {who}."
-    if 0.8 <= ratio <= 1.25:
-        return Verdict(FAILS, reason)
-    if ratio < 0.5 or ratio > 2:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(f"They differ, but not by a factor of two: {reason}")
+    return holds_or_fails(
+        ratio < 0.5 or ratio > 2, 0.8 <= ratio <= 1.25, reason, "They differ, but not by a factor of two:"
+    )
 
 
 def _schedstat_sees_short_waits(table: pd.DataFrame) -> Verdict:

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import one_row, within
+from sched_labs.claims.helpers import holds_or_fails, one_row, some, within
 
 COURSE = "a web course on scheduler latency"
 
@@ -110,11 +110,9 @@ def _six_wait_800_ms(table: pd.DataFrame) -> Verdict:
         f"among 6 hogs half of the waits took {ns(cell.gap_p50_ns)} or less, "
         f"all at most {ns(cell.gap_max_ns)}."
     )
-    if cell.gap_max_ns < 400e6:
-        return Verdict(FAILS, reason)
-    if cell.gap_lo_ns >= 400e6:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(f"Single waits were as long: {reason}")
+    return holds_or_fails(
+        cell.gap_lo_ns >= 400e6, cell.gap_max_ns < 400e6, reason, "Single waits were as long:"
+    )
 
 
 def _four_wait_4_5_ms(table: pd.DataFrame) -> Verdict:
@@ -130,9 +128,7 @@ def _knobs_change_little(table: pd.DataFrame) -> Verdict:
     """Statistic: median wait with the slice moved, over that before.  Control: the same hogs before.
     Design: the slice is set to 25 ms, a large step.  Opponent: a step below the tick changes nothing.
     """
-    moved = table.dropna(subset=["moved_slice_ns"])
-    if moved.empty:
-        raise CannotTell("The kernel's slice could not be moved here.")
+    moved = some(table.dropna(subset=["moved_slice_ns"]), "The kernel's slice could not be moved here.")
     longer = moved.iloc[-1]
     plain = _among(table, int(longer.hogs))
     _had_the_cpus(longer)

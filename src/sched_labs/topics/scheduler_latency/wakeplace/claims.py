@@ -7,16 +7,12 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import one_row, tail_ratio, within
+from sched_labs.claims.helpers import holds_or_fails, one_row, tail_ratio, within
 
 from .experiment import SLOW_NS
 
 IDLE_PERCENT = 60  # the woken workers themselves use some of the other CPUs
-
-
 BUSY_PERCENT = 85  # hogs have a CPU from when a block starts until it ends, not before and after
-
-
 COURSE = "a web course on scheduler latency"
 
 
@@ -90,11 +86,7 @@ def _migration_cost_helps(table: pd.DataFrame) -> Verdict:
         f"the migration cost; {plain.on_waker_percent:.1f} and {cheap.on_waker_percent:.1f} % ran on the "
         "waker's CPU."
     )
-    if most < 0.7:
-        return Verdict(HOLDS, reason)
-    if least > 0.7:
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals allow either: {reason}")
+    return holds_or_fails(most < 0.7, least > 0.7, reason, "The intervals allow either:")
 
 
 def _slow(cell: pd.Series) -> str:

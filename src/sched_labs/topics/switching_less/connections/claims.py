@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import holds_or_fails, some
 
 MANY = 1_000  # connections: of fewer the sentence does not speak
 FEW = 0.1  # switches for each item: nothing that happens at every item
@@ -18,16 +19,12 @@ def _loop_pays_nothing(table: pd.DataFrame) -> Verdict:
     """Statistic: switches a request, by interval.  Control: a thread for each connection.  Design: rates
     from idle to busy.  Opponent: a loop that never idles pays almost none.
     """
-    loop = table[table["by"] == "loop"]
-    if loop.empty:
-        raise CannotTell("This run did not measure the event loop.")
+    loop = some(table[table["by"] == "loop"], "This run did not measure the event loop.")
     most = loop.sort_values("switches_per_request").iloc[-1]
     reason = f"At most {most.switches_per_request:.2f} switches a request ({_at(most)})."
-    if (loop.switches_lo_per_request > 0.5).any():
-        return Verdict(FAILS, reason)
-    if (loop.switches_hi_per_request < FEW).all():
-        return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    return holds_or_fails(
+        (loop.switches_hi_per_request < FEW).all(), (loop.switches_lo_per_request > 0.5).any(), reason
+    )
 
 
 def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
@@ -42,11 +39,9 @@ def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
         f"{least.switches_per_request:.2f} switches a request and {least.requests_per_wait:.1f} requests for "
         f"each epoll_wait() at {_at(least)}."
     )
-    if least.switches_hi_per_request < 0.5:
-        return Verdict(FAILS, reason)
-    if (loop.switches_lo_per_request >= 0.8).all():
-        return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    return holds_or_fails(
+        (loop.switches_lo_per_request >= 0.8).all(), least.switches_hi_per_request < 0.5, reason
+    )
 
 
 def _hundred_to_one(table: pd.DataFrame) -> Verdict:
@@ -58,11 +53,9 @@ def _hundred_to_one(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This run counted no switches of the event loop.")
     least = loop.sort_values("voluntary_share").iloc[0]
     reason = f"At the least, {least.voluntary_share:.1%} of the loop's switches are voluntary ({_at(least)})."
-    if (loop.voluntary_lo_share >= 0.99).all():
-        return Verdict(HOLDS, reason)
-    if (loop.voluntary_hi_share < 0.99).any():
-        return Verdict(FAILS, reason)
-    raise CannotTell(reason)
+    return holds_or_fails(
+        (loop.voluntary_lo_share >= 0.99).all(), (loop.voluntary_hi_share < 0.99).any(), reason
+    )
 
 
 def _loop_is_cheaper(table: pd.DataFrame) -> Verdict:

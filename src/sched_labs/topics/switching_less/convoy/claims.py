@@ -5,11 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import count, one_row
+from sched_labs.claims.helpers import count, holds_or_fails, one_row
 
 QUEUE_ARTICLE = "an article on a slow blocking queue"
-
-
 FEW = 0.1  # switches for each item: nothing that happens at every item
 
 
@@ -26,11 +24,9 @@ def _race_makes_switches(table: pd.DataFrame) -> Verdict:
     reason = f"With as many producers: {_switches_of(fifo)}, {_switches_of(mutex)}."
     if fifo.switches_lo_per_item < FEW:
         raise CannotTell(f"There was no convoy in this run. {reason}")
-    if mutex.switches_hi_per_item < FEW:
-        return Verdict(FAILS, reason)
-    if mutex.switches_lo_per_item > fifo.switches_lo_per_item / 2:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    return holds_or_fails(
+        mutex.switches_lo_per_item > fifo.switches_lo_per_item / 2, mutex.switches_hi_per_item < FEW, reason
+    )
 
 
 def _release_switches(table: pd.DataFrame) -> Verdict:
@@ -41,11 +37,9 @@ def _release_switches(table: pd.DataFrame) -> Verdict:
     if locks.empty:
         raise CannotTell("This run measured no lock that blocks.")
     reason = f"{', '.join(_switches_of(lock) for _, lock in locks.iterrows())}."
-    if (locks.switches_hi_per_item < FEW).any():
-        return Verdict(FAILS, reason)
-    if (locks.switches_lo_per_item >= 0.5).all():
-        return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    return holds_or_fails(
+        (locks.switches_lo_per_item >= 0.5).all(), (locks.switches_hi_per_item < FEW).any(), reason
+    )
 
 
 def _one_switch_an_item(table: pd.DataFrame) -> Verdict:
@@ -78,11 +72,7 @@ def _attempts_help(table: pd.DataFrame) -> Verdict:
     sixteen producers.  Opponent: what helps may be the barging, not the spin.
     """
     least, most, text = _times_slower(one_row(table, lock="fifo"), one_row(table, lock="try"))
-    if least > 10:
-        return Verdict(HOLDS, f"{text}.")
-    if most < 10:
-        return Verdict(FAILS, f"{text}.")
-    raise CannotTell(f"The interval spans ten times: {text}.")
+    return holds_or_fails(least > 10, most < 10, f"{text}.", "The interval spans ten times:")
 
 
 def _attempts_needed(table: pd.DataFrame) -> Verdict:
@@ -119,11 +109,9 @@ def _voluntary_is_fine(table: pd.DataFrame) -> Verdict:
     if not fifo.switches_lo_per_item > FEW:
         raise CannotTell(f"There was no convoy in this run: {_switches_of(fifo)}.")
     reason = f"{fifo.voluntary_share:.0%} of the convoy's switches are voluntary; {text}."
-    if fifo.voluntary_share > 0.5 and least > 2:
-        return Verdict(FAILS, reason)
-    if fifo.voluntary_share < 0.5 or most < 1.5:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    return holds_or_fails(
+        fifo.voluntary_share < 0.5 or most < 1.5, fifo.voluntary_share > 0.5 and least > 2, reason
+    )
 
 
 def _fewer_is_faster(table: pd.DataFrame) -> Verdict:

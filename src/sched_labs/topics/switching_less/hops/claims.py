@@ -7,18 +7,12 @@ from functools import partial
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import count, one_row
+from sched_labs.claims.helpers import count, holds_or_fails, one_row, some
 from sched_labs.draw.axes import number_text
 
 COROUTINE_ARTICLE = "an article on a web service with coroutines, quoted in a collection of switch benchmarks"
-
-
 THREAD_COST_ARTICLE = "an article on the costs of threads"
-
-
 FEW = 0.1  # switches for each item: nothing that happens at every item
-
-
 NAMES_OF_HOPS = {
     "go_1": "a Go channel",
     "stack": "a stack switch",
@@ -31,9 +25,7 @@ def _like_a_call(table: pd.DataFrame) -> Verdict:
     """Statistic: time a hop, by interval, against 10 ns.  Control: a function call.  Design: only
     coroutines that are built on a runtime.  Opponent: a bare stack switch is like a call.
     """
-    ways = table[table["by"].isin(NAMES_OF_HOPS)]
-    if ways.empty:
-        raise CannotTell("This run measured no coroutine.")
+    ways = some(table[table["by"].isin(NAMES_OF_HOPS)], "This run measured no coroutine.")
     said = ", ".join(f"{NAMES_OF_HOPS[str(way.by)]} {_short(way.ns_per_hop)}" for _, way in ways.iterrows())
     if (ways.ns_lo_per_hop > 10).any():
         return Verdict(FAILS, f"{said}.")
@@ -58,11 +50,7 @@ def _kernel_sees(table: pd.DataFrame, by: str) -> Verdict:
     kernel.
     """
     least, most, text = _kernel_count(table, by)
-    if least >= FEW:
-        return Verdict(HOLDS, f"{text}.")
-    if most < FEW:
-        return Verdict(FAILS, f"{text}.")
-    raise CannotTell(f"The interval spans {FEW}: {text}.")
+    return holds_or_fails(least >= FEW, most < FEW, f"{text}.", f"The interval spans {FEW}:")
 
 
 def _goroutines_avoid_it(table: pd.DataFrame) -> Verdict:
@@ -70,11 +58,7 @@ def _goroutines_avoid_it(table: pd.DataFrame) -> Verdict:
     Opponent: with several, idle ones are woken.
     """
     least, most, text = _kernel_count(table, "go_1")
-    if most < FEW:
-        return Verdict(HOLDS, f"{text}.")
-    if least >= FEW:
-        return Verdict(FAILS, f"{text}.")
-    raise CannotTell(f"The interval spans {FEW}: {text}.")
+    return holds_or_fails(most < FEW, least >= FEW, f"{text}.", f"The interval spans {FEW}:")
 
 
 def _channels_and_pipes(table: pd.DataFrame) -> Verdict:
@@ -87,11 +71,7 @@ def _channels_and_pipes(table: pd.DataFrame) -> Verdict:
         f"pipe {ns(pipe.ns_per_hop)}, channel {_short(channel.ns_per_hop)}: "
         f"{pipe.ns_per_hop / channel.ns_per_hop:.1f} times (interval {least:.1f} to {most:.1f})"
     )
-    if least >= 7:
-        return Verdict(HOLDS, f"{text}.")
-    if most < 7:
-        return Verdict(FAILS, f"{text}.")
-    raise CannotTell(f"The interval spans seven times: {text}.")
+    return holds_or_fails(least >= 7, most < 7, f"{text}.", "The interval spans seven times:")
 
 
 HOPS = "hops.compared"

@@ -5,19 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict
+from sched_labs.claims.helpers import some
 
 KIND = "ipc.causes"
-
-
 FELT = 0.05  # of the work: less is nobody's alarm
-
-
 ALIKE = 0.75  # of a loss: one that is smaller is another price
-
-
 MANY = 5000.0  # switches a second, the threshold that is told
-
-
 NAMES = {
     "switches": "switches",
     "bare": "switches to a partner who touches nothing",
@@ -28,9 +21,7 @@ NAMES = {
 
 def _row(table: pd.DataFrame, condition: str) -> pd.Series:
     """The row of a condition.  CannotTell where this run did not measure it."""
-    found = table[table["condition"] == condition]
-    if found.empty:
-        raise CannotTell(f"This run did not measure {condition!r}.")
+    found = some(table[table["condition"] == condition], f"This run did not measure {condition!r}.")
     return found.iloc[0]
 
 

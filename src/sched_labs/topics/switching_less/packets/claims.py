@@ -5,20 +5,13 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import some
 from sched_labs.draw.axes import number_text
 
 KIND = "packets.udp"
-
-
 SERVICE_ARTICLE = "an article on a web service with coroutines, quoted in a collection of switch benchmarks"
-
-
 LATENCY_COURSE = "a web course on scheduler latency"
-
-
 AT_ONCE = ("single", "mmsg", "segments")
-
-
 WORDS = {"paced": "now and then", "single": "one at a call", "mmsg": "many at a call",
          "segments": "one large piece"}  # fmt: skip
 
@@ -31,9 +24,7 @@ def _smallest(table: pd.DataFrame) -> pd.DataFrame:
 def _way(table: pd.DataFrame, way: str) -> pd.Series:
     """The smallest packets sent in one way.  CannotTell where this run has none."""
     small = _smallest(table)
-    found = small[small["way"] == way]
-    if found.empty:
-        raise CannotTell(f"This run did not measure {way!r}.")
+    found = some(small[small["way"] == way], f"This run did not measure {way!r}.")
     return found.iloc[0]
 
 

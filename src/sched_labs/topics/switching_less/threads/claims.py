@@ -5,24 +5,16 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, size
-from sched_labs.claims.helpers import one_row
+from sched_labs.claims.helpers import holds_or_fails, one_row, some
 
 THREAD_COST_ARTICLE = "an article on the costs of threads"
-
-
 KIB = 1 << 10
-
-
 MIB = 1 << 20
-
-
 GIB = 1 << 30
 
 
 def _default_stacks(table: pd.DataFrame) -> pd.Series:
-    found = table[table.stack_bytes == 8 * MIB]
-    if found.empty:
-        raise CannotTell("This run did not measure stacks of 8 MiB.")
+    found = some(table[table.stack_bytes == 8 * MIB], "This run did not measure stacks of 8 MiB.")
     return found.iloc[0]
 
 
@@ -41,11 +33,9 @@ def _eighty(table: pd.DataFrame) -> Verdict:
              one.rss_lo_bytes_per_thread >= 7.2 * KIB, one.rss_hi_bytes_per_thread <= 8.8 * KIB]  # fmt: skip
     wrong = [one.vm_hi_bytes_per_thread < 7.2 * MIB, one.vm_lo_bytes_per_thread > 8.8 * MIB,
              one.rss_hi_bytes_per_thread < 7.2 * KIB, one.rss_lo_bytes_per_thread > 8.8 * KIB]  # fmt: skip
-    if all(right):
-        return Verdict(HOLDS, reason)
-    if any(wrong):
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals span a tenth around 8 MiB and 8 KiB. {reason}")
+    return holds_or_fails(
+        all(right), any(wrong), reason, "The intervals span a tenth around 8 MiB and 8 KiB."
+    )
 
 
 def _resident_is_all(table: pd.DataFrame) -> Verdict:
