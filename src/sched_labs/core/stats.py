@@ -11,7 +11,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import ParameterError
@@ -119,13 +118,18 @@ def seen(difference: Interval, floor: float) -> bool:
     return abs(difference.median) > floor and (difference.low > 0 or difference.high < 0)
 
 
-def spread(stem: str, unit: str, values: pd.Series) -> dict[str, float]:
-    """A quantity of several trials as three columns of a summary: its median and its 95 % interval.
+def in_columns(stem: str, unit: str, interval: Interval | None) -> dict[str, float]:
+    """An interval as three columns of a summary: {stem_unit, stem_lo_unit, stem_hi_unit}.
 
-    {stem_unit, stem_lo_unit, stem_hi_unit}; values has one number per trial.
+    A quantity without a unit gives {stem, stem_lo, stem_hi}; where there is no interval, all are missing.
     """
-    middle, low, high = median_interval(values)
-    return {f"{stem}_{unit}": middle, f"{stem}_lo_{unit}": low, f"{stem}_hi_{unit}": high}
+    names = [f"{stem}{end}_{unit}".removesuffix("_") for end in ("", "_lo", "_hi")]
+    return dict(zip(names, interval or (math.nan,) * 3, strict=True))
+
+
+def spread(stem: str, unit: str, values: ArrayLike) -> dict[str, float]:
+    """The columns of a quantity's median and its 95 % interval; values has one number per trial."""
+    return in_columns(stem, unit, median_interval(values))
 
 
 def sign_interval(values: ArrayLike) -> Interval:

@@ -44,13 +44,10 @@ def summarise(result: Result) -> pd.DataFrame:
     rows = []
     for name in dict.fromkeys(result.data.condition):
         own = result.data[result.data.condition == name]
-        share = stats.median_interval(100 * own.cpu_ns / own.elapsed_ns)
         rows.append(
             {
                 "condition": name,
-                "cpu_percent": share.median,
-                "cpu_lo_percent": share.low,
-                "cpu_hi_percent": share.high,
+                **stats.spread("cpu", "percent", 100 * own.cpu_ns / own.elapsed_ns),
                 "longest_gap_ns": float(np.median(own.longest_gap_ns)),
                 "preempted_per_s": 1e9 * own.involuntary.sum() / own.elapsed_ns.sum(),
                 "trials": len(own),

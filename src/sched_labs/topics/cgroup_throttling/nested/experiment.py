@@ -46,16 +46,13 @@ def summarise(result: Result) -> pd.DataFrame:
     p, rows = result.parameters, []
     for name in dict.fromkeys(result.data.condition):
         own = result.data[result.data.condition == name]
-        share = stats.median_interval(100 * own.cpu_ns / own.elapsed_ns)
         periods = own.own_periods.sum()
         rows.append(
             {
                 "condition": name,
                 "own_limit_percent": 100 * p["inner_us"] / p["period_us"] if CONDITIONS[name][0] else None,
                 "outer_limit_percent": 100 * p["outer_us"] / p["period_us"],
-                "cpu_percent": share.median,
-                "cpu_lo_percent": share.low,
-                "cpu_hi_percent": share.high,
+                **stats.spread("cpu", "percent", 100 * own.cpu_ns / own.elapsed_ns),
                 "own_throttled_percent": 100 * own.own_throttled.sum() / periods if periods else None,
                 "outer_throttled_percent": 100 * own.outer_throttled.sum() / max(own.outer_periods.sum(), 1),
                 "longest_gap_ns": float(own.longest_gap_ns.median()),

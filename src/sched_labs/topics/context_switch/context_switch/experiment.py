@@ -54,7 +54,6 @@ def summarise(result: Result) -> pd.DataFrame:
         together, alone = by_trial["exchange"], by_trial["alone"]
         exchange = cell[cell.condition == "exchange"]
         switches = float(exchange.switches.median())
-        trip = stats.median_interval(together)
         # Fewer than one switch in ten round trips: nothing was switched, so nothing can be divided by it.
         net = stats.paired_difference(together, alone) if switches >= 0.1 else None
         expected = 0.0 if mechanism == POLL else EXPECTED_SWITCHES
@@ -64,9 +63,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "mechanism": mechanism,
                 "between": between,
                 "placement": place,
-                "round_trip_ns": trip.median,
-                "round_trip_lo_ns": trip.low,
-                "round_trip_hi_ns": trip.high,
+                **stats.spread("round_trip", "ns", together),
                 "alone_ns": float(alone.median()),
                 "switches_per_round_trip": switches,
                 "voluntary_share": exchange.voluntary_switches.sum() / counted if counted else np.nan,

@@ -41,13 +41,10 @@ def summarise(result: Result) -> pd.DataFrame:
         each = part.each_ns.dropna()
         if each.empty:
             continue
-        cost = stats.median_interval(each)
         rows.append(
             {
                 "threads": int(str(threads)),
-                "switch_ns": cost.median,
-                "switch_lo_ns": cost.low,
-                "switch_hi_ns": cost.high,
+                **stats.spread("switch", "ns", each),
                 "switches_per_yield": float((part.switches / part.yields).median()),
                 "floor_ns": floor,
                 "trials": len(each),

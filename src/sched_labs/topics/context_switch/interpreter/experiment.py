@@ -68,8 +68,6 @@ def summarise(result: Result) -> pd.DataFrame:
             continue
         extra = stats.paired_difference(cpu[calls], cpu[one])
         tax = stats.paired_difference(cpu[both], cpu[one])
-        ratio = stats.median_interval(2 * wall[both] / wall[one])
-        speedup = stats.median_interval(wall[one] / wall[two])
         yielding = part[(part.threads == 2) & (part.every == every)]
         counted = yielding.voluntary_switches + yielding.involuntary_switches
         rows.append(
@@ -81,18 +79,10 @@ def summarise(result: Result) -> pd.DataFrame:
                 "two_ns": float(cpu[two].median()),
                 "two_yields_ns": float(cpu[both].median()),
                 "floor_ns": starts.noise_floor(turns["cpu"][one]),
-                "calls_ns": extra.median,
-                "calls_lo_ns": extra.low,
-                "calls_hi_ns": extra.high,
-                "tax_ns": tax.median,
-                "tax_lo_ns": tax.low,
-                "tax_hi_ns": tax.high,
-                "ratio": ratio.median,
-                "ratio_lo": ratio.low,
-                "ratio_hi": ratio.high,
-                "speedup": speedup.median,
-                "speedup_lo": speedup.low,
-                "speedup_hi": speedup.high,
+                **stats.in_columns("calls", "ns", extra),
+                **stats.in_columns("tax", "ns", tax),
+                **stats.spread("ratio", "", 2 * wall[both] / wall[one]),
+                **stats.spread("speedup", "", wall[one] / wall[two]),
                 "switches_per_call": float((counted * every / yielding.steps).median()),
                 "voluntary_share": yielding.voluntary_switches.sum() / max(1, counted.sum()),
                 "trials": len(cpu),

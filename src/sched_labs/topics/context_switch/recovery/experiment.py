@@ -77,14 +77,10 @@ def summarise(result: Result) -> pd.DataFrame:
                 "extra_ns": float(after.sub(baseline, axis=0).sum(axis=1).median()),
                 "seen": stats.seen(first, floor),
                 "floor_ratio": floor / middle,
-                "recovered_ns": when.median if when else np.nan,
-                "recovered_lo_ns": when.low if when else np.nan,
-                "recovered_hi_ns": when.high if when else np.nan,
+                **stats.in_columns("recovered", "ns", when),
                 "recovered_accesses": float(reads * (min(np.median(ends), last) + 1)) if known else np.nan,
                 "recovered": bool(known and np.median(ends) <= last),
-                "left_at_10k_ratio": left.median if left else np.nan,
-                "left_at_10k_lo_ratio": left.low if left else np.nan,
-                "left_at_10k_hi_ratio": left.high if left else np.nan,
+                **stats.in_columns("left_at_10k", "ratio", left),
                 "trials": len(both),
             }
         )
@@ -110,15 +106,12 @@ def blocks(data: pd.DataFrame) -> pd.DataFrame:
         since = after.loc[both].cumsum(axis=1).median()
         floor = _floor(part) / float(baseline.median())
         for block in ratios.columns:
-            interval = stats.median_interval(ratios[block])
             rows.append(
                 {
                     "working_set_bytes": int(str(working_set)),
                     "block_index": int(block),
                     "since_ns": float(since[block]),
-                    "ratio": interval.median,
-                    "ratio_lo": interval.low,
-                    "ratio_hi": interval.high,
+                    **stats.spread("ratio", "", ratios[block]),
                     "floor_ratio": floor,
                 }
             )

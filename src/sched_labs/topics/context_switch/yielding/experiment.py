@@ -51,16 +51,13 @@ def summarise(result: Result) -> pd.DataFrame:
         ].sum()
         voluntary = by_trial.voluntary_switches / by_trial.yields
         involuntary = by_trial.involuntary_switches / by_trial.yields
-        counted = stats.median_interval(voluntary + involuntary)
         total = cell.voluntary_switches.sum() + cell.involuntary_switches.sum()
         rows.append(
             {
                 "policy": policy,
                 "placement": place,
                 "condition": condition,
-                "switches_per_yield": counted.median,
-                "switches_lo_per_yield": counted.low,
-                "switches_hi_per_yield": counted.high,
+                **stats.spread("switches", "per_yield", voluntary + involuntary),
                 "voluntary_per_yield": float(voluntary.median()),
                 "involuntary_per_yield": float(involuntary.median()),
                 "voluntary_share": cell.voluntary_switches.sum() / total if total else np.nan,

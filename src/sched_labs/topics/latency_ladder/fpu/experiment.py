@@ -49,7 +49,6 @@ def summarise(result: Result) -> pd.DataFrame:
     rows = []
     for kind in (kind for kind in per_switch.columns if kind != AGAIN):
         exchange = data[(data.registers == kind) & (data.condition == "exchange")]
-        switch = stats.median_interval(per_switch[kind])
         extra = stats.paired_difference(per_switch[kind], per_switch[BASELINE]) if kind != BASELINE else None
         counted = (exchange.voluntary_switches + exchange.involuntary_switches) / exchange.round_trips
         image = result.facts["image_bytes"]
@@ -59,12 +58,8 @@ def summarise(result: Result) -> pd.DataFrame:
                 "in_use_bytes": float(exchange.in_use_bytes.median()),
                 "image_bytes": np.nan if image is None else float(image),
                 "vector_bytes": _vector_bytes(result.records("components")),
-                "switch_ns": switch.median,
-                "switch_lo_ns": switch.low,
-                "switch_hi_ns": switch.high,
-                "extra_ns": extra.median if extra else np.nan,
-                "extra_lo_ns": extra.low if extra else np.nan,
-                "extra_hi_ns": extra.high if extra else np.nan,
+                **stats.spread("switch", "ns", per_switch[kind]),
+                **stats.in_columns("extra", "ns", extra),
                 "floor_ns": floor,
                 "seen": extra is not None and stats.seen(extra, floor),
                 "switches_per_round_trip": float(counted.median()),

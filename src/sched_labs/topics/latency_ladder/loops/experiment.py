@@ -11,7 +11,6 @@ import os
 from collections.abc import Sequence
 from itertools import product
 
-import numpy as np
 import pandas as pd
 
 from sched_labs import machine, workloads
@@ -54,7 +53,6 @@ def summarise(result: Result) -> pd.DataFrame:
     data = result.data.assign(switches=lambda d: d.voluntary_switches + d.involuntary_switches)
     rows = []
     for (loop, affinity), cell in data.groupby(["loop", "affinity"], sort=False):
-        published = stats.median_interval(_by_trial(cell, cell.elapsed_ns / cell.assumed_operations))
         per_iteration = cell.switches / cell.iterations
         some = per_iteration.median() >= FEWEST_SWITCHES
         switching = cell[per_iteration >= FEWEST_SWITCHES]
@@ -68,12 +66,8 @@ def summarise(result: Result) -> pd.DataFrame:
                 "last_cpu": result.facts["last_cpu"],
                 "assumed_per_iteration": float((cell.assumed_operations / cell.iterations).iloc[0]),
                 "counted_per_iteration": float(per_iteration.median()),
-                "published_ns": published.median,
-                "published_lo_ns": published.low,
-                "published_hi_ns": published.high,
-                "counted_ns": counted.median if counted else np.nan,
-                "counted_lo_ns": counted.low if counted else np.nan,
-                "counted_hi_ns": counted.high if counted else np.nan,
+                **stats.spread("published", "ns", _by_trial(cell, cell.elapsed_ns / cell.assumed_operations)),
+                **stats.in_columns("counted", "ns", counted),
                 "trials": cell.trial.nunique(),
             }
         )

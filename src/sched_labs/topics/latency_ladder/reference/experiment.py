@@ -60,9 +60,7 @@ def summarise(result: Result) -> pd.DataFrame:
         rows.append(
             {
                 "rung": rung,
-                "cost_ns": cost.median,
-                "cost_lo_ns": cost.low,
-                "cost_hi_ns": cost.high,
+                **stats.in_columns("cost", "ns", cost),
                 "calls_ns": float("nan") if loops else float(baseline.median()),
                 "floor_ns": starts.noise_floor(turns["operation"] - turns["baseline"]),
                 "switches_per_operation": float(measured.switches.median()),

@@ -59,7 +59,6 @@ def summarise(result: Result) -> pd.DataFrame:
         warmup = stats.paired_difference(moved, stay)
         call = stats.paired_difference(move_call, stay_call)
         cost = stats.paired_difference(moved + move_call, stay + stay_call)
-        ratio = stats.median_interval((moved + move_call) / (stay + stay_call))
         floor = max(stats.noise_floor(stay), float(result.machine.get("clock_read_ns") or 0))
         blocks = part.drop_duplicates("trial")
         due = blocks["steps_moving"].sum()
@@ -72,20 +71,12 @@ def summarise(result: Result) -> pd.DataFrame:
                 "working_set_bytes": int(str(size)),
                 "stay_ns": float(stay.median()),
                 "moved_ns": float(moved.median()),
-                "warmup_ns": warmup.median,
-                "warmup_lo_ns": warmup.low,
-                "warmup_hi_ns": warmup.high,
-                "call_ns": call.median,
-                "call_lo_ns": call.low,
-                "call_hi_ns": call.high,
-                "cost_ns": cost.median,
-                "cost_lo_ns": cost.low,
-                "cost_hi_ns": cost.high,
+                **stats.in_columns("warmup", "ns", warmup),
+                **stats.in_columns("call", "ns", call),
+                **stats.in_columns("cost", "ns", cost),
                 "floor_ns": floor,
                 "seen": stats.seen(cost, floor),
-                "resume_ratio": ratio.median,
-                "resume_lo_ratio": ratio.low,
-                "resume_hi_ratio": ratio.high,
+                **stats.spread("resume", "ratio", (moved + move_call) / (stay + stay_call)),
                 "moves_per_step": counted,
                 "kernel_moves_per_step": kernel,
                 "wait_ns": float(part.loc[part["moving"], "wait_ns"].median()),

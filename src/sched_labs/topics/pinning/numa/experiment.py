@@ -41,7 +41,6 @@ def summarise(result: Result) -> pd.DataFrame:
             index="trial", columns="memory_node", values="load"
         )
         for node in part["memory_node"].unique():
-            load = stats.median_interval(each[node].dropna())
             local = bool(node == cpu_node)
             ratio = None
             if not local and cpu_node in each:
@@ -54,13 +53,9 @@ def summarise(result: Result) -> pd.DataFrame:
                     "cpu_node": int(str(cpu_node)),
                     "memory_node": int(node),
                     "firmware_distance": float(distances.get((int(str(cpu_node)), int(node)), np.nan)),
-                    "load_ns": load.median,
-                    "load_lo_ns": load.low,
-                    "load_hi_ns": load.high,
+                    **stats.spread("load", "ns", each[node].dropna()),
                     "local": local,
-                    "slowdown_ratio": ratio.median if ratio else np.nan,
-                    "slowdown_lo_ratio": ratio.low if ratio else np.nan,
-                    "slowdown_hi_ratio": ratio.high if ratio else np.nan,
+                    **stats.in_columns("slowdown", "ratio", ratio),
                     "pages_there_share": float((of["pages_there"] / of["pages"]).iloc[0]),
                     "trials": len(each[node].dropna()),
                 }

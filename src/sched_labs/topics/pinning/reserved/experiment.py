@@ -45,15 +45,12 @@ def summarise(result: Result) -> pd.DataFrame:
     rows = []
     for (condition, kind, name), part in result.data.groupby(["condition", "kind", "name"], sort=False):
         seconds = part["elapsed_ns"] / 1e9
-        rate = stats.median_interval(part["events"] / seconds)
         rows.append(
             {
                 "condition": condition,
                 "kind": kind,
                 "name": name,
-                "per_s": rate.median,
-                "per_lo_s": rate.low,
-                "per_hi_s": rate.high,
+                **stats.spread("per", "s", part["events"] / seconds),
                 "cpu_ns_per_s": float((part["cpu_ns"] / seconds).median()),
                 "tick_free": bool(result.facts["tick_free"]),
                 "trials": len(part),

@@ -47,11 +47,9 @@ def summarise(result: Result) -> pd.DataFrame:
         if rate.empty:
             continue
         speeds = [rate["per_s"][worker][True] / rate["per_s"][worker][False] for worker in (0, 1)]
-        both = stats.median_interval(speeds[0] + speeds[1])
         kinds = PAIRS[str(pair)]
         for work in dict.fromkeys(kinds):
             mine = [worker for worker in (0, 1) if kinds[worker] == work]
-            speed = stats.median_interval(sum(speeds[worker] for worker in mine) / len(mine))
             alone = sum(rate["per_s"][worker][False] for worker in mine) / len(mine)
             worth = [rate["per_cpu_s"][w][True] / rate["per_cpu_s"][w][False] for w in mine]
             seconds = cell.loc[cell["together"] & cell["worker"].isin(mine), "elapsed_ns"].sum() / 1e9
@@ -61,14 +59,10 @@ def summarise(result: Result) -> pd.DataFrame:
                     "placement": place,
                     "work": work,
                     "alone_per_s": float(alone.median()),
-                    "speed_share": speed.median,
-                    "speed_lo_share": speed.low,
-                    "speed_hi_share": speed.high,
+                    **stats.spread("speed", "share", sum(speeds[worker] for worker in mine) / len(mine)),
                     "floor_share": stats.noise_floor(alone) / float(alone.median()),
                     "work_per_cpu_s_share": float(np.median(sum(worth) / len(worth))),
-                    "both_share": both.median,
-                    "both_lo_share": both.low,
-                    "both_hi_share": both.high,
+                    **stats.spread("both", "share", speeds[0] + speeds[1]),
                     "switches_per_s": float(sum(rate["switches"][w][True].sum() for w in mine)) / seconds,
                     "trials": len(rate),
                 }

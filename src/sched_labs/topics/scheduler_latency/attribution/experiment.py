@@ -18,7 +18,7 @@ import pandas as pd
 from sched_labs import machine, workloads
 from sched_labs.core.errors import ParameterError, ProbeError
 from sched_labs.core.result import Result
-from sched_labs.core.stats import median_interval
+from sched_labs.core.stats import spread
 from sched_labs.probes import runqlat, schedstat
 from sched_labs.probes.waits import OCCUPANTS, Attribution, Waits, bin_edges_ns, bin_of
 from sched_labs.run import checks
@@ -56,14 +56,11 @@ def summarise(result: Result) -> pd.DataFrame:
         for occupant in OCCUPANTS:
             parts = data[data["occupied_by"] == occupant].groupby("trial")["part_ns"].sum()
             shares = (parts.reindex(each.index, fill_value=0) / each).to_numpy()
-            interval = median_interval(shares)
             rows.append(
                 {
                     "condition": condition,
                     "occupied_by": occupant,
-                    "share": interval.median,
-                    "share_lo": interval.low,
-                    "share_hi": interval.high,
+                    **spread("share", "", shares),
                     "part_ns": int(parts.sum()),
                     "waits": waits,
                     "wait_mean_ns": float(each.sum() / waits) if waits else math.nan,

@@ -19,7 +19,7 @@ import pandas as pd
 from sched_labs import machine, workloads
 from sched_labs.core.errors import ProbeError
 from sched_labs.core.result import Result
-from sched_labs.core.stats import median_interval
+from sched_labs.core.stats import in_columns, median_interval
 from sched_labs.machine import files
 from sched_labs.probes import peers, runqlat
 from sched_labs.probes.waits import bin_edges_ns, quantile_ns
@@ -54,9 +54,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "condition": condition,
                 "instrument": name,
                 "waits": float(data["waits"].sum()) if counted else math.nan,
-                "mean_ns": mean.median if mean else math.nan,
-                "mean_lo_ns": mean.low if mean else math.nan,
-                "mean_hi_ns": mean.high if mean else math.nan,
+                **in_columns("mean", "ns", mean),
                 "p50_ns": float(data["p50_ns"].median()),
                 "p99_ns": float(data["p99_ns"].median()),
                 "waiting_percent": float((100 * data["wait_ns"] / data["window_ns"]).median()),

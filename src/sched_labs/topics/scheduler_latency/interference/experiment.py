@@ -17,7 +17,7 @@ import pandas as pd
 
 from sched_labs import machine, workloads
 from sched_labs.core.result import Result
-from sched_labs.core.stats import median_interval
+from sched_labs.core.stats import spread
 from sched_labs.core.store import data_folder
 from sched_labs.machine import files
 from sched_labs.probes import runqlat
@@ -54,15 +54,12 @@ def summarise(result: Result) -> pd.DataFrame:
         for part in PARTS:
             of_part = data[data["part"] == part].set_index("trial")["part_ns"]
             lost = of_part.reindex(counted["trial"], fill_value=0).to_numpy(float)
-            each = median_interval(1e3 * lost / counted["window_ns"].to_numpy(float))
             rows.append(
                 {
                     "neighbour": neighbour,
                     "nice": int(nice),
                     "part": part,
-                    "ms_per_s": each.median,
-                    "ms_per_s_lo": each.low,
-                    "ms_per_s_hi": each.high,
+                    **spread("ms_per_s", "", 1e3 * lost / counted["window_ns"].to_numpy(float)),
                     "softirqs_per_s": float((1e9 * counted["softirqs"] / counted["window_ns"]).median())
                     if counted["softirqs"].notna().all()
                     else math.nan,

@@ -16,7 +16,7 @@ import pandas as pd
 from sched_labs import machine, workloads
 from sched_labs.core.errors import ParameterError, ProbeError
 from sched_labs.core.result import Result
-from sched_labs.core.stats import RESAMPLES, Interval, median_interval
+from sched_labs.core.stats import RESAMPLES, Interval, in_columns, spread
 from sched_labs.probes import peers, runqlat
 from sched_labs.run import checks
 from sched_labs.run.base import Instrument, Run, experiment
@@ -56,22 +56,15 @@ def summarise(result: Result) -> pd.DataFrame:
     rows = []
     for observer in [name for name in OBSERVERS if (data["observer"] == name).any()]:
         values = data.loc[data["observer"] == observer, "ns_per_switch"].to_numpy(float)
-        own = median_interval(values)
         added, ratio = _against(values, free)
         if observer == "none":
             added, ratio = Interval(0.0, 0.0, 0.0), Interval(1.0, 1.0, 1.0)
         rows.append(
             {
                 "observer": observer,
-                "ns_per_switch": own.median,
-                "ns_lo_per_switch": own.low,
-                "ns_hi_per_switch": own.high,
-                "added_ns": added.median,
-                "added_lo_ns": added.low,
-                "added_hi_ns": added.high,
-                "ratio": ratio.median,
-                "ratio_lo": ratio.low,
-                "ratio_hi": ratio.high,
+                **spread("ns", "per_switch", values),
+                **in_columns("added", "ns", added),
+                **in_columns("ratio", "", ratio),
                 "share_at_10k_percent": added.median * 1e4 / 1e9 * 100,
                 "trials": int(values.size),
             }

@@ -44,7 +44,6 @@ def summarise(result: Result) -> pd.DataFrame:
     per_trial = known["duration_s"] * 1e6 / known["period_us"]
     for client, cell in result.data.groupby("client", sort=False):
         trials = cell.groupby("trial")["took_ns"]
-        tail = stats.median_interval(trials.quantile(0.99))
         counted = blocks[blocks["client"] == client]
         delay = counted["run_delay_ns"]
         stall = float(counted["stall_ns"].median())
@@ -54,9 +53,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "requests": len(cell),
                 "missing_requests": max(0, round(per_trial * len(counted)) - len(cell)),
                 "p50_ns": float(trials.median().median()),
-                "p99_ns": tail.median,
-                "p99_lo_ns": tail.low,
-                "p99_hi_ns": tail.high,
+                **stats.spread("p99", "ns", trials.quantile(0.99)),
                 "max_ns": float(cell["took_ns"].max()),
                 "slow_percent": 100 * float((cell["took_ns"] > 0.1 * stall).mean()) if stall else math.nan,
                 "expected_slow_percent": 100 * 0.9 * stall / (known["duration_s"] * 1e9),

@@ -78,11 +78,8 @@ def summarise_sweep(result: Result) -> pd.DataFrame:
         row: dict[str, Any] = {"policy": policy, "load": load, "wakes": len(cell)}
         row["wakes_per_trial"] = result.parameters["wakes"]
         for name, q in (("p50", 0.5), ("p99", 0.99)):
-            interval = stats.median_interval(trials.quantile(q, interpolation="higher"))
             row |= {
-                f"{name}_ns": interval.median,
-                f"{name}_lo_ns": interval.low,
-                f"{name}_hi_ns": interval.high,
+                **stats.spread(f"{name}", "ns", trials.quantile(q, interpolation="higher")),
             }
         used = counted["worker_cpu_ns"].sum() + counted["hogs_cpu_ns"].sum()
         ran = cell[cell["cpu"] >= 0]
@@ -276,13 +273,10 @@ def summarise_hog(result: Result) -> pd.DataFrame:
     rows = []
     for pair, cell in result.data.groupby("pair", sort=False):
         both = cell["first_cpu_ns"] + cell["second_cpu_ns"]
-        share = stats.median_interval(100 * cell["second_cpu_ns"] / both)
         rows.append(
             {
                 "pair": pair,
-                "second_percent": share.median,
-                "second_lo_percent": share.low,
-                "second_hi_percent": share.high,
+                **stats.spread("second", "percent", 100 * cell["second_cpu_ns"] / both),
                 "used_percent": 100 * float(both.sum() / cell["elapsed_ns"].sum()),
                 "longest_gap_ns": float(cell["longest_gap_ns"].max()),
                 "watchdog_late_ns": float(cell["watchdog_late_ns"].max()),

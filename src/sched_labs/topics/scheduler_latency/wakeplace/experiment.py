@@ -75,25 +75,18 @@ def summarise(result: Result) -> pd.DataFrame:
         trials = cell.groupby("trial")
         row: dict[str, Any] = {"condition": condition, "wakes": len(cell)}
         for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-            interval = stats.median_interval(trials["wait_ns"].quantile(q))
             row |= {
-                f"{name}_ns": interval.median,
-                f"{name}_lo_ns": interval.low,
-                f"{name}_hi_ns": interval.high,
+                **stats.spread(f"{name}", "ns", trials["wait_ns"].quantile(q)),
             }
         stacked, slow = (stats.median_interval(trials[name].mean()) for name in ("stacked", "slow"))
         rows.append(
             row
             | {
                 "max_ns": float(cell["wait_ns"].max()),
-                "on_waker_percent": stacked.median,
-                "on_waker_lo_percent": stacked.low,
-                "on_waker_hi_percent": stacked.high,
+                **stats.in_columns("on_waker", "percent", stacked),
                 "stayed_percent": float(cell["stayed"].mean()),
                 "others_idle_percent": float(idle.loc[idle["condition"] == condition, "idle_percent"].mean()),
-                "slow_percent": slow.median,
-                "slow_lo_percent": slow.low,
-                "slow_hi_percent": slow.high,
+                **stats.in_columns("slow", "percent", slow),
             }
             | {f"{part[:-3]}_p50_ns": float(cell[part].median()) for part in PARTS}
         )

@@ -47,7 +47,6 @@ def summarise(result: Result) -> pd.DataFrame:
     rows = []
     for lock, part in data.groupby("lock", sort=False):
         time, switches = stats.median_interval(part.per_item), stats.median_interval(part.switches)
-        turn = stats.median_interval(part["items"] / part.turns)
         used = stats.median_interval(part.cpu_ns / part["items"]) if part.cpu_ns.notna().all() else None
         counted = part.voluntary_switches.sum() + part.involuntary_switches.sum()
         sampled = part.user_ns.sum() + part.system_ns.sum()
@@ -55,22 +54,14 @@ def summarise(result: Result) -> pd.DataFrame:
             {
                 "lock": lock,
                 "producers": int(part.producers.iloc[0]),
-                "ns_per_item": time.median,
-                "ns_lo_per_item": time.low,
-                "ns_hi_per_item": time.high,
+                **stats.in_columns("ns", "per_item", time),
                 "floor_ns": stats.noise_floor(part.per_item),
-                "switches_per_item": switches.median,
-                "switches_lo_per_item": switches.low,
-                "switches_hi_per_item": switches.high,
+                **stats.in_columns("switches", "per_item", switches),
                 "voluntary_share": part.voluntary_switches.sum() / counted if counted else np.nan,
                 "system_share": part.system_ns.sum() / sampled if sampled else np.nan,
                 "jain_share": float(part.jain_share.median()),
-                "items_per_turn": turn.median,
-                "items_lo_per_turn": turn.low,
-                "items_hi_per_turn": turn.high,
-                "cpu_ns_per_item": used.median if used else np.nan,
-                "cpu_lo_ns_per_item": used.low if used else np.nan,
-                "cpu_hi_ns_per_item": used.high if used else np.nan,
+                **stats.spread("items", "per_turn", part["items"] / part.turns),
+                **stats.in_columns("cpu", "ns_per_item", used),
                 "p50_ns": float(part.p50_ns.median()),
                 "p99_ns": float(part.p99_ns.median()),
                 "max_ns": float(part.max_ns.median()),

@@ -44,13 +44,9 @@ def summarise(result: Result) -> pd.DataFrame:
         rows.append(
             {
                 "by": by,
-                "ns_per_hop": time.median,
-                "ns_lo_per_hop": time.low,
-                "ns_hi_per_hop": time.high,
+                **stats.in_columns("ns", "per_hop", time),
                 "floor_ns": stats.noise_floor(part.per_hop),
-                "kernel_switches_per_hop": switches.median,
-                "kernel_switches_lo_per_hop": switches.low,
-                "kernel_switches_hi_per_hop": switches.high,
+                **stats.in_columns("kernel_switches", "per_hop", switches),
                 "times_stack": time.median / own if own else np.nan,
                 "trials": len(part),
             }

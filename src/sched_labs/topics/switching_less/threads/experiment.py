@@ -138,11 +138,8 @@ def summarise_memory(result: Result) -> pd.DataFrame:
         row: dict[str, float] = {"stack_bytes": float(str(stack)), "threads": float(treated.threads.median())}
         for name in PARTS:
             change = treated[f"{name}_bytes"] - idle[f"{name}_bytes"]
-            spread = stats.median_interval(change / treated.threads)
             row |= {
-                f"{name}_bytes_per_thread": spread.median,
-                f"{name}_lo_bytes_per_thread": spread.low,
-                f"{name}_hi_bytes_per_thread": spread.high,
+                **stats.spread(f"{name}", "bytes_per_thread", change / treated.threads),
             }
         row |= {"cpu_share": float(treated.cpu_share.median()), "trials": len(treated)}
         rows.append(row)
@@ -291,16 +288,13 @@ def summarise_touch(result: Result) -> pd.DataFrame:
     """
     rows = []
     for step, part in result.data.groupby("step", sort=True):
-        rss = stats.median_interval(part.rss_bytes)
         touched = part.step_bytes.median()
         rows.append(
             {
                 "step": step,
                 "touched_bytes": float(part.touched_bytes.median()),
                 "vm_bytes": float(part.vm_bytes.median()),
-                "rss_bytes": rss.median,
-                "rss_lo_bytes": rss.low,
-                "rss_hi_bytes": rss.high,
+                **stats.spread("rss", "bytes", part.rss_bytes),
                 "minor_faults": float(part.minor_faults.median()),
                 "ns_per_page": float(part.elapsed_ns.median()) / (touched / 4096) if touched else np.nan,
                 "asked_bytes": result.parameters["size_bytes"],
@@ -376,13 +370,10 @@ def summarise_creation(result: Result) -> pd.DataFrame:
     rows = []
     for what, part in result.data.groupby("what", sort=False):
         each = part.elapsed_ns / part["count"]
-        time = stats.median_interval(each)
         rows.append(
             {
                 "what": what,
-                "ns_each": time.median,
-                "ns_lo_each": time.low,
-                "ns_hi_each": time.high,
+                **stats.spread("ns", "each", each),
                 "floor_ns": stats.noise_floor(each),
                 "binding_limit": known["binding_limit"],
                 "binding_threads": known["binding_threads"],
