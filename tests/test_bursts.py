@@ -9,9 +9,6 @@ import pandas as pd
 import pytest
 
 from sched_labs import draw as figures
-from sched_labs import workloads
-from sched_labs.core.errors import ParameterError
-from sched_labs.core.registry import find
 from sched_labs.core.result import Result
 
 KIB = 1024
@@ -97,25 +94,3 @@ def test_the_figure_compares_in_words(live: Result) -> None:
     assert "bursts of 10 9 µs" in figure.alt and "20 µs" in figure.alt
     assert figures.draw(made(pattern(1, 1, 0), pattern(10, 1, 0))).caption.startswith("No pattern")
     assert live.plot().caption.endswith(".")
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"bursts": []}, "bursts"),
-        ({"bursts": [0]}, "bursts"),
-        ({"bursts": 10}, "bursts"),
-        ({"rounds": [0]}, "rounds"),
-        ({"rounds": 1}, "rounds"),
-        ({"bursts": [1, 7], "hand_overs": 10}, "no whole number of bursts.*\n.*7"),
-        ({"working_set_bytes": 8}, "one cache line"),
-        ({"partner_bytes": 1 << 50}, "memory that is available"),
-        ({"trials": 0}, "0 trials"),
-    ],
-)
-def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
-    with pytest.raises(ParameterError, match=said):
-        find("bursts")(progress=False, save=False, **parameters)

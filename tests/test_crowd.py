@@ -10,8 +10,7 @@ import pytest
 
 from sched_labs import draw as figures
 from sched_labs import workloads
-from sched_labs.core.errors import ParameterError, SchedLabError, ThreadLimitError, WorkloadError
-from sched_labs.core.registry import find
+from sched_labs.core.errors import SchedLabError, ThreadLimitError, WorkloadError
 from sched_labs.core.result import Result
 from sched_labs.topics.context_switch.crowd import experiment as crowd
 
@@ -82,21 +81,3 @@ def test_another_failure_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workloads, "start", failing)
     with pytest.raises(WorkloadError, match="SIGSEGV"):
         crowd.switch(profile="tiny", save=False, progress=False)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"threads": []}, "threads"),
-        ({"threads": [1]}, "from 2 to 1,024"),
-        ({"threads": [5000]}, "from 2 to 1,024"),
-        ({"trials": 0}, "trials start at 1"),
-        ({"yields": 0}, "between 1 and 1,000,000"),
-    ],
-)
-def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
-    with pytest.raises(ParameterError, match=said):
-        find("crowd")(progress=False, save=False, **parameters)

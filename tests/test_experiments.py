@@ -235,40 +235,6 @@ def test_only_a_partner_that_touches_memory_makes_a_row() -> None:
 # --- parameters that no run could use ---
 
 
-@pytest.mark.parametrize(
-    ("experiment", "parameters", "said"),
-    [
-        ("context_switch", {"mechanisms": ["post"]}, "'post'"),
-        ("context_switch", {"mechanisms": "pipe"}, "'pipe'.*\n.*list"),
-        ("context_switch", {"placements": []}, "placements"),
-        ("context_switch", {"between": ["friends"]}, "'friends'"),
-        ("context_switch", {"trials": 0}, "start at 1"),
-        ("context_switch", {"round_trips": -5}, "start at 1"),
-        ("context_switch", {"speed": 3}, "no parameter 'speed'.*\n.*mechanisms"),
-        ("context_switch", {"profile": "huge"}, "no profile 'huge'.*\n.*tiny, quick, full"),
-        ("warmup", {"access": "random"}, "access"),
-        ("warmup", {"access": ["backwards"]}, "access"),
-        ("warmup", {"between": "friends"}, "between"),
-        ("warmup", {"working_sets_bytes": [8]}, "one cache line"),
-        ("warmup", {"partner_bytes": 0}, "at least one byte"),
-        ("warmup", {"partner_bytes": -1}, "at least one byte"),
-        ("warmup", {"trials": 0}, "0 trials"),
-        ("warmup", {"working_sets_bytes": [1 << 50]}, "memory that is available"),
-        ("warmup", {"partner_bytes": 1 << 50}, "memory that is available"),
-    ],
-)
-def test_bad_parameters_are_named_before_anything_runs(
-    experiment: str, parameters: dict[str, Any], said: str, own_folders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def started(*arguments: Any, **options: Any) -> None:
-        pytest.fail("a workload was started")
-
-    monkeypatch.setattr(workloads, "start", started)
-    with lock.machine("somebody else"), pytest.raises(ParameterError, match=said):
-        registry.find(experiment)(progress=False, **parameters)  # at once: nobody waits to hear of a slip
-    assert lock.holder() == "" and not (own_folders / "data").exists()
-
-
 def test_no_experiment_measures_without_the_machine() -> None:
     def hasty(run: base.Run) -> None:
         run.add(pd.DataFrame({"wait_ns": [1]}))

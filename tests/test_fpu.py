@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import platform
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from ladder_lab import MACHINE, documented, own_lock
 
-from sched_labs import workloads
-from sched_labs.core.errors import ParameterError, ResultError
+from sched_labs.core.errors import ResultError
 from sched_labs.core.result import Result
 from sched_labs.machine import files
 from sched_labs.run import base
@@ -86,15 +84,6 @@ def test_what_a_processor_does_not_say_is_missing_with_a_note() -> None:
         run, pd.DataFrame(rows | {"registers": ["integer"], "round_trips": [50], "in_use_bytes": [256.0]})
     )
     assert [note.level for note in run.notes[2:]] == ["missing", "flag"]
-
-
-@pytest.mark.parametrize("parameters", [{"trials": 0}, {"round_trips": 0}])
-def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
-    with own_lock(tmp_path), pytest.raises(ParameterError, match="start at 1"):
-        fpu.state(profile="tiny", save=False, progress=False, **parameters)
 
 
 # --- the summary and the figure ---

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from sched_labs import workloads
-from sched_labs.core.errors import ParameterError, WorkloadError
+from sched_labs.core.errors import WorkloadError
 from sched_labs.core.result import Result, load
 from sched_labs.machine import files
 from sched_labs.probes import runqlat, schedstat
@@ -103,14 +103,6 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not {"bpf", "psi"} & set(result.data["instrument"])
     assert "own clock" in result.plot().caption
     assert "BPF" not in experiment.instrument(None).name  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"cpu": 9999}, {"cpu": -1}, {"duration_s": 0}, {"duration_s": "x"}], ids=repr
-)
-def test_what_no_run_could_use_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ParameterError):
-        experiment.compared(profile="tiny", progress=False, save=False, **wrong)
 
 
 def test_summary_of_known_trials() -> None:

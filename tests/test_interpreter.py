@@ -14,8 +14,7 @@ import pandas as pd
 import pytest
 
 from sched_labs import draw as figures
-from sched_labs.core.errors import ParameterError, WorkloadError
-from sched_labs.core.registry import find
+from sched_labs.core.errors import WorkloadError
 from sched_labs.core.result import Result
 from sched_labs.topics.context_switch.interpreter import experiment as interpreter
 from sched_labs.topics.context_switch.interpreter import interpreter_script
@@ -165,22 +164,3 @@ def test_the_script_carries_the_mark_by_which_orphans_are_found(
     monkeypatch.setattr(interpreter, "SCRIPT", told)
     with pytest.raises(WorkloadError, match=launch.owner_mark()):
         interpreter._run_script([64, 10, 1, 1], [0])
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"buffers_bytes": [8]}, "one cache line"),
-        ({"buffers_bytes": []}, "buffers_bytes"),
-        ({"buffers_bytes": [1 << 50]}, "memory that is available"),
-        ({"steps": 10}, "at least one call's steps"),
-        ({"every": 0}, "start at 1"),
-        ({"trials": 0}, "start at 1"),
-    ],
-)
-def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(interpreter, "_run_script", lambda *a, **k: pytest.fail("the script was started"))
-    with pytest.raises(ParameterError, match=said):
-        find("interpreter")(progress=False, save=False, **parameters)

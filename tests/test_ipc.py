@@ -13,7 +13,6 @@ from test_experiments import documented_columns, gone
 
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN, judge
 from sched_labs.core import registry
-from sched_labs.core.errors import ParameterError
 from sched_labs.core.result import Result, from_json
 from sched_labs.topics.switching_less.ipc import experiment as ipc
 
@@ -143,22 +142,6 @@ def test_switches_are_spaced_for_the_loss_of_the_dearest_neighbour() -> None:
     # All blocks of a condition count.
     mixed = [block("alone", 150), block("alone", 50), block("switches", 60), block("switches", 40)]
     assert ipc._stint_ns(200_000, first, mixed) == pytest.approx(800_000)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"set_bytes": 10},
-        {"set_bytes": 1 << 45},
-        {"stream_bytes": 10},
-        {"switch_every_us": 0},
-        {"block_ms": 0},
-        {"trials": 0},
-    ],
-)
-def test_parameters_that_no_run_could_use_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError):
-        ipc.causes(profile="tiny", save=False, progress=False, **wrong)
 
 
 def test_it_is_drawn_kept_and_judged(tiny: Result) -> None:

@@ -121,16 +121,6 @@ def test_the_figure_of_the_regimes(regimes: Result) -> None:
     assert np.allclose(shares, 100)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"modes": ["nap"]}, {"placements": []}, {"cpus": [9999]}, {"trials": 0}, {"duration_s": 0},
-     {"burst_us": 0}, {"pause_us": True}],
-)  # fmt: skip
-def test_regimes_that_no_run_could_use(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        find("regimes.sweep")(progress=False, save=False, **wrong)
-
-
 # ---- slices -----------------------------------------------------------------------------------------------
 
 
@@ -217,14 +207,6 @@ def test_slices_are_left_out_where_the_kernel_ignores_them(tmp_path_factory: pyt
         result = run_tiny("slices.sweep", tmp_path_factory, hogs=[2], duration_s=0.3)
     assert result.data["wished_slice_ns"].isna().all()
     assert any(note.level == "missing" and "slices came later" in note.text for note in result.notes)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"hogs": [1]}, {"hogs": 3}, {"trials": 0}, {"duration_s": 0}, {"wished_slices_ns": ["x"]}]
-)
-def test_slices_that_no_run_could_use(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        find("slices.sweep")(progress=False, save=False, **wrong)
 
 
 # ---- policies ---------------------------------------------------------------------------------------------
@@ -385,17 +367,6 @@ def guessed_at(figure: figures.Figure, place: float, axis: str) -> None:
     assert "Dashed, your prediction" in figure.alt
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [("sweep", {"hogs": 0}), ("sweep", {"wakes": True}), ("sweep", {"period_us": 1}),
-     ("sweep", {"trials": 0}),
-     ("hog", {"real_time_s": 10}), ("hog", {"trials": 0}), ("admission", {"step_percent": 0})],
-)  # fmt: skip
-def test_policies_that_no_run_could_use(name: str, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        find(f"policies.{name}")(progress=False, save=False, **wrong)
-
-
 # ---- placement --------------------------------------------------------------------------------------------
 
 
@@ -479,12 +450,6 @@ def test_workers_go_back_to_where_they_are_sent() -> None:
     assert {record["tid"] for record in wakes} <= set(program.tids[1:3])
 
 
-@pytest.mark.parametrize("wrong", [{"workers": 0}, {"gap_us": 1}, {"trials": True}, {"duration_s": 0}])
-def test_wake_ups_that_no_run_could_use(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        find("wakeplace.sweep")(progress=False, save=False, **wrong)
-
-
 # ---- ticks ------------------------------------------------------------------------------------------------
 
 
@@ -559,12 +524,6 @@ def test_interrupts_of_a_cpu(text: str, counts: tuple[int, int], monkeypatch: py
     assert interrupts(1) is None
 
 
-@pytest.mark.parametrize("wrong", [{"cpu": 9999}, {"trials": 0}, {"duration_s": 0}])
-def test_ticks_that_no_run_could_use(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=f"(?i){next(iter(wrong))}"):
-        find("ticks.gaps")(progress=False, save=False, **wrong)
-
-
 # ---- omission ---------------------------------------------------------------------------------------------
 
 
@@ -583,17 +542,6 @@ def test_only_the_open_client_sees_the_whole_stall(tmp_path_factory: pytest.Temp
     on_schedule = data[(data["client"] == "open") & (data["trial"] == 0)]["sent_ns"]
     assert (on_schedule.diff().dropna() == 1_000_000).all()
     drawn(result)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [({"period_us": 1}, "period_us"), ({"stall_ms": 0}, "stall_ms"), ({"trials": 0}, "trials"),
-     ({"duration_s": 0}, "duration_s"), ({"work_us": 1000}, "cannot answer"),
-     ({"stall_ms": 9000}, "recover")],
-)  # fmt: skip
-def test_requests_that_no_run_could_use(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ParameterError, match=said):
-        find("omission.compared")(progress=False, save=False, **wrong)
 
 
 # ---- interrupted ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from ladder_lab import MACHINE, documented, own_lock
+from ladder_lab import MACHINE, documented
 
 from sched_labs import machine, workloads
 from sched_labs.core.errors import ParameterError, WorkloadError
@@ -79,23 +79,6 @@ def test_settings_that_mean_no_cpu_of_ours_are_left_out_with_a_note() -> None:
     assert [note.level for note in run.notes] == ["missing"] and "'affinity'" in run.notes[0].text
     with pytest.raises(ParameterError, match="None of these settings"):
         loops._masks(run, Elsewhere(), ["affinity"])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"loops": ["pipe"]}, "'pipe'.*\n.*thread_yield"),
-        ({"affinities": "none"}, "'none'"),
-        ({"trials": 0}, "start at 1"),
-        ({"iterations": 0}, "start at 1"),
-    ],
-)
-def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
-    with own_lock(tmp_path), pytest.raises(ParameterError, match=said):
-        loops.counted(profile="tiny", save=False, progress=False, **parameters)
 
 
 def test_an_unknown_loop_is_refused_by_the_workload() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,21 +72,6 @@ def test_the_limit_around_both_is_counted_by_the_group_around_them() -> None:
     assert (data.outer_throttled <= data.outer_periods).all()
     assert (data.cpu_ns < data.elapsed_ns / 2).all()
     assert result.plot().caption
-
-
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"conditions": ["twins"]}, "conditions does not take"),
-    ({"inner_us": 30_000}, "cpu.cfs_quota_us of v1 refuses it"),
-    ({"outer_us": 900}, "takes a quota of 1,000 µs or more, not 900"),
-    ({"period_us": 500}, "takes a period from"),
-    ({"trials": 0}, "trials start at 1"),
-]
-
-
-@pytest.mark.parametrize(("given", "said"), WRONG, ids=str)
-def test_wrong_parameters_are_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ParameterError, match=said):
-        nested.groups(profile="tiny", save=False, progress=False, **given)
 
 
 def test_without_groups_the_thread_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:

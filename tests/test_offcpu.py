@@ -75,12 +75,6 @@ def test_states_tell_the_threads_apart(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(again.summary(), result.summary())
 
 
-@pytest.mark.parametrize("wrong", [{"cpu": 9999}, {"duration_s": 0}, {"duration_s": "x"}], ids=repr)
-def test_what_no_run_could_use_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ParameterError):
-        experiment.stacks(profile="tiny", progress=False, save=False, **wrong)
-
-
 def test_boxes_hold_what_is_called_in_them() -> None:
     result = made(
         ("hog", "runnable", "irq;schedule", 3_000_000),

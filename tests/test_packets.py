@@ -15,7 +15,7 @@ from test_experiments import documented_columns, gone
 
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN, judge
 from sched_labs.core import registry
-from sched_labs.core.errors import ParameterError, ResultError
+from sched_labs.core.errors import ResultError
 from sched_labs.core.result import Result, from_json
 from sched_labs.machine import files
 from sched_labs.topics.switching_less.packets import experiment as packets
@@ -186,28 +186,6 @@ def test_runs_that_were_kept_without_the_column_are_still_read(tiny: Result) -> 
         kind=tiny.kind, data=main.drop(columns="batch"), machine=tiny.machine, parameters=tiny.parameters
     )
     pd.testing.assert_frame_equal(older.summary(), tiny.summary())
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"sizes_bytes": []},
-        {"sizes_bytes": 64},
-        {"sizes_bytes": [1]},
-        {"sizes_bytes": [10_000]},
-        {"batch": 0},
-        {"batch": 64},
-        {"pieces": 4},
-        {"pieces": [0]},
-        {"pieces": [65]},
-        {"period_us": 0},
-        {"block_ms": 0},
-        {"trials": 0},
-    ],
-)
-def test_parameters_that_no_run_could_use_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError):
-        packets.udp(profile="tiny", save=False, progress=False, **wrong)
 
 
 def test_it_is_drawn_kept_and_judged(tiny: Result) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from claim_cases import constructed
 from machines.layouts import layout, without_caches
-from test_experiments import documented_columns, marked_processes
+from test_experiments import documented_columns
 
 from sched_labs import draw as figures
 from sched_labs import kernels, machine
@@ -70,33 +70,6 @@ def test_a_result_survives_being_kept_and_is_drawn_and_judged(
     assert figure.caption.endswith(".")
     assert figure.save(tmp_path / "figure.svg").stat().st_size > 1000
     assert all(verdict.reason for _, verdict in judge(result))
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: migration.cost(distances=["far"]), "distances does not take"),
-        (lambda: migration.cost(distances="same_cpu"), "distances does not take"),
-        (lambda: migration.cost(touch=[]), "touch does not take"),
-        (lambda: migration.cost(every_ms=-1), "every_ms"),
-        (lambda: migration.cost(trials=0), "0 trials"),
-        (lambda: migration.cost(working_sets_bytes=[8]), "starts at one cache line"),
-        (lambda: migration.cost(working_sets_bytes=[1 << 45]), "a quarter of the memory"),
-        (lambda: smt.sharing(pairs=["alu"]), "pairs does not take"),
-        (lambda: smt.sharing(placements="cores"), "placements does not take"),
-        (lambda: smt.sharing(window_ms=0), "window_ms"),
-        (lambda: numa.chase(loads=0), "loads"),
-        (lambda: numa.chase(working_sets_bytes=[]), "sizes in bytes"),
-        (lambda: reserved.residents(conditions=["alone"]), "conditions does not take"),
-        (lambda: reserved.residents(cpu=4096), "may not be used"),
-        (lambda: reserved.residents(duration_s=0), "duration_s"),
-    ],
-)
-@pytest.mark.usefixtures("own_lock")
-def test_parameters_that_no_run_could_use_are_refused(call: Callable[[], Any], said: str) -> None:
-    with pytest.raises(ParameterError, match=said):
-        call()
-    assert marked_processes() == []
 
 
 # ---- moves ----

@@ -14,7 +14,6 @@ from test_experiments import documented_columns, gone
 from sched_labs import workloads
 from sched_labs.claims import judge
 from sched_labs.core import registry
-from sched_labs.core.errors import ParameterError
 from sched_labs.core.result import Result, from_json
 from sched_labs.probes import runqlat
 from sched_labs.probes.channel import Availability
@@ -223,30 +222,6 @@ def test_without_privilege_it_says_what_is_missing(own_lock: None, monkeypatch: 
     assert pool.waits(run).empty
     assert {verdict.outcome for _, verdict in judge(run)}
     assert "p99" in "".join(run.plot().data.columns)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"workers": 1},
-        {"workers": 10_000},
-        {"cpus": 1},
-        {"cpus": 10_000},
-        {"hot_bytes": 10},
-        {"hot_bytes": 1 << 40},
-        {"session_bytes": 10},
-        {"thread_period_us": 0},
-        {"request_period_us": 0},
-        {"short_us": 0},
-        {"long_us": 1_000_000},
-        {"duration_s": 0},
-        {"duration_s": 0.02, "request_period_us": 50_000},
-        {"trials": 0},
-    ],
-)
-def test_parameters_that_no_run_could_use_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError):
-        pool.pinned(profile="tiny", save=False, progress=False, **wrong)
 
 
 def test_it_is_drawn_kept_and_judged(tiny: Result) -> None:

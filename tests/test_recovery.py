@@ -10,9 +10,6 @@ import pandas as pd
 import pytest
 
 from sched_labs import draw as figures
-from sched_labs import workloads
-from sched_labs.core.errors import ParameterError
-from sched_labs.core.registry import find
 from sched_labs.core.result import Result
 from sched_labs.topics.context_switch.recovery import experiment as recovery
 
@@ -130,23 +127,3 @@ def test_the_figure_says_when_each_set_is_back() -> None:
 
 def test_a_live_run_can_be_drawn(live: Result) -> None:
     assert live.plot().caption.endswith(".")
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"working_sets_bytes": []}, "working_sets_bytes"),
-        ({"working_sets_bytes": [8]}, "one cache line"),
-        ({"working_sets_bytes": [1 << 50]}, "memory that is available"),
-        ({"partner_bytes": 0}, "one cache line"),
-        ({"between": "friends"}, "'friends'"),
-        ({"trials": 0}, "start at 1"),
-        ({"resumes": 0}, "start at 1"),
-    ],
-)
-def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
-    with pytest.raises(ParameterError, match=said):
-        find("recovery")(progress=False, save=False, **parameters)

@@ -11,7 +11,7 @@ import pytest
 from ladder_lab import MACHINE, documented
 
 from sched_labs import machine, workloads
-from sched_labs.core.errors import ParameterError, ResultError
+from sched_labs.core.errors import ResultError
 from sched_labs.core.result import Result
 from sched_labs.draw import style
 from sched_labs.run import base
@@ -87,24 +87,6 @@ def test_a_small_machine_is_told_that_its_cold_copy_may_be_warm(monkeypatch: pyt
     run = base.Run("reference.costs", "tiny", False)
     assert reference._pool_bytes(run, Small()) == 8 << 20  # type: ignore[arg-type]
     assert [note.level for note in run.notes] == ["flag"]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"rungs": "call"}, "'call'.*\n.*list"),
-        ({"rungs": ["nap"]}, "'nap'.*\n.*stack_switch"),
-        ({"rungs": []}, "rungs"),
-        ({"trials": 0}, "0 trials"),
-        ({"batch_us": 0}, "batch of 0"),
-    ],
-)
-def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
-    with pytest.raises(ParameterError, match=said):
-        reference._check(**({"rungs": reference.RUNGS, "trials": 3, "batch_us": 100} | parameters))
 
 
 def test_an_unknown_rung_is_refused_by_the_workload() -> None:

@@ -6,14 +6,13 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 from ladder_lab import KIB, MACHINE, MIB, documented, own_lock
 
 from sched_labs import workloads
-from sched_labs.core.errors import ParameterError, ResultError, WorkloadError
+from sched_labs.core.errors import ResultError, WorkloadError
 from sched_labs.core.result import Result
 from sched_labs.topics.latency_ladder.ring import experiment as ring
 from sched_labs.topics.latency_ladder.ring import figure as ring_figure
@@ -89,29 +88,6 @@ def test_touching_memory_takes_time(token: Result) -> None:
         token.summary().query("rings == 1 and access == 'sequential'").groupby("size_bytes").alone_ns.min()
     )
     assert alone.is_monotonic_increasing
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"access": "random"}, "access"),
-        ({"access": ["backwards"]}, "backwards"),
-        ({"rings": [3]}, "rings"),
-        ({"processes": [1]}, "from 2 to 64"),
-        ({"processes": [65]}, "from 2 to 64"),
-        ({"sizes_bytes": [100]}, "multiples of 64"),
-        ({"sizes_bytes": [-64]}, "multiples of 64"),
-        ({"sizes_bytes": [1 << 40]}, "an eighth of the memory"),
-        ({"trials": 0}, "0 trials"),
-        ({"events": ["dreams"]}, "no event 'dreams'"),
-    ],
-)
-def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
-    with own_lock(tmp_path), pytest.raises(ParameterError, match=said):
-        ring.sweep(profile="tiny", save=False, progress=False, **parameters)
 
 
 def test_a_killed_process_ends_the_whole_ring() -> None:

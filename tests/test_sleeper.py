@@ -64,14 +64,6 @@ def test_a_greedy_sleeper_is_told_so() -> None:
     assert any("more than an equal share" in note.text for note in result.notes)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"hogs": -1}, {"hogs": 65}, {"wakes": 0}, {"period_us": 2.5}, {"work_us": True}]
-)
-def test_parameters_that_no_run_could_use(wrong: dict) -> None:
-    with pytest.raises(ParameterError, match=next(iter(wrong))):
-        EXPERIMENT(progress=False, save=False, **wrong)
-
-
 def test_timing_needs_a_kernel() -> None:
     with pytest.raises(ParameterError, match="guests"):
         EXPERIMENT(progress=False, save=False, timing="deterministic")

@@ -143,14 +143,6 @@ def test_who_preempts_whom(tmp_path: Path) -> None:
         result.plot(predictions=[{"value": 1, "unit": "ms"}])
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"hogs": -1}, {"hogs": 99}, {"cpu": 9999}, {"duration_s": 0}, {"duration_s": "x"}], ids=repr
-)
-def test_what_no_run_could_use_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ParameterError):
-        experiment.window(profile="tiny", progress=False, save=False, **wrong)
-
-
 def test_a_window_without_switches_has_no_figure() -> None:
     nothing = pd.DataFrame(columns=["prev", "next", "state", "switches"])
     with pytest.raises(ResultError):

@@ -14,7 +14,7 @@ import pytest
 from ladder_lab import MACHINE, documented, own_lock
 
 from sched_labs import machine, workloads
-from sched_labs.core.errors import ParameterError, ResultError, WorkloadError
+from sched_labs.core.errors import ResultError, WorkloadError
 from sched_labs.core.result import Result
 from sched_labs.machine import files
 from sched_labs.run import base, counted
@@ -104,24 +104,6 @@ def test_tags_are_read_from_the_processor(tmp_path: Path) -> None:
             (proc / "cpuinfo").write_text(f"processor : 0\nflags : {flags}\n")
             assert tlb.address_space_tags(Arch("x86_64")) == tags  # type: ignore[arg-type]
         assert tlb.address_space_tags(Arch("riscv64")) is None  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"pages": [0]}, "from 1"),
-        ({"pages": [1 << 40]}, "an eighth"),
-        ({"trials": 0}, "0 trials"),
-        ({"passes": 0}, "0 passes"),
-        ({"events": ["dreams"]}, "no event 'dreams'"),
-    ],
-)
-def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
-    with own_lock(tmp_path), pytest.raises(ParameterError, match=said):
-        tlb.switches(profile="tiny", save=False, progress=False, **parameters)
 
 
 def test_a_killed_partner_ends_the_workload() -> None:

@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 
 from sched_labs import draw as figures
-from sched_labs import machine, workloads
+from sched_labs import machine
 from sched_labs.core.errors import ParameterError, PlacementError
-from sched_labs.core.registry import find
 from sched_labs.core.result import Result
 from sched_labs.run import base
 from sched_labs.topics.context_switch.yielding import experiment as yielding
@@ -108,25 +107,6 @@ def test_the_figure_counts_in_words(live: Result) -> None:
     with pytest.raises(ParameterError, match="no axis"):
         figures.draw(result, predictions=[{"value": 4, "unit": "KiB"}])
     assert live.plot().caption.endswith(".")
-
-
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"policies": ["deadline"]}, "deadline"),
-        ({"policies": "other"}, "list"),
-        ({"placements": []}, "placements"),
-        ({"yields": 0}, "yields lie between"),
-        ({"yields": 2_000_000}, "yields lie between"),
-        ({"trials": 0}, "trials start at 1"),
-    ],
-)
-def test_bad_parameters_are_named_before_anything_runs(
-    parameters: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workloads, "start", lambda *a, **k: pytest.fail("a workload was started"))
-    with pytest.raises(ParameterError, match=said):
-        find("yielding")(progress=False, save=False, **parameters)
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, *policies: str) -> None:
