@@ -28,6 +28,7 @@ from sched_labs.probes import runqlat
 from sched_labs.watching import findings as diagnosis
 from sched_labs.watching import looks, page, report
 from sched_labs.watching.causes import Causes, causes
+from sched_labs.watching.clients import Client
 from sched_labs.watching.program import observe, watch
 from sched_labs.watching.target import Command, ControlGroup, Processes
 
@@ -283,7 +284,7 @@ def window(
         **{
             "running": running, "waiting": waiting, "wanted": running + waiting, "allowed": allowed,
             "asleep": {"timer": 100.0}, "session": "a", "waits": None, "switches": None,
-            "handed_over_running": lambda tids: None,
+            "handed_over_running": lambda tids: None, "slack_ns": {}, "clients": [],
         } | values,
     )  # fmt: skip
 
@@ -298,6 +299,7 @@ def found(seen: Any, parts: Causes) -> list[diagnosis.Finding]:
 
 NARROW = [thread(allowed_cpus="0")], [cpu(0), cpu(1, allowed=False, used=False, idle_ms_per_s=950.0)]
 LOCKED = thread(asleep_for="lock", asleep_ms_per_s=900.0, voluntary_per_s=900.0, waiting_ms_per_s=1.0)
+SLEEPY = thread(waiting_ms_per_s=1.0, asleep_ms_per_s=900.0, asleep_for="timer")
 CASES = {
     "own_threads": (window(), waits(same_program=400.0)),
     "rival": (window(rivals=[rival()]), waits(other_task=400.0)),
@@ -322,6 +324,13 @@ CASES = {
         waits(),
     ),
     "migrations": (window([thread(waiting_ms_per_s=1.0, migrations_per_s=5000.0)]), waits()),
+    "timer_slack": (
+        window([SLEEPY | {"voluntary_per_s": 100.0}], slack_ns={(7, 7): 5_000_000}), waits()
+    ),
+    "idle_wakeups": (
+        window([SLEEPY | {"voluntary_per_s": 9000.0}]), Causes({}, {"idle": 300.0}, True, 0.0)
+    ),
+    "client": (window([SLEEPY], clients=[Client(9, "wrk", 200.0, 500.0)]), waits()),
     "nothing": (window([thread(waiting_ms_per_s=1.0)]), waits(same_program=1.0)),
 }  # fmt: skip
 
@@ -333,6 +342,20 @@ def test_each_trouble_has_its_finding(name: str) -> None:
     assert all((first.title, first.evidence, first.instead, first.attempt))
     assert (Path(__file__).parents[1] / f"{first.page}.md").exists()
     assert "nan" not in f"{first.title} {first.evidence}".lower().split()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"slack_ns": {(7, 7): 50_000}},  # the default, of sleeps of 9 ms
+        {"clients": [Client(9, "wrk", 500.0, 20.0)]},
+        {"clients": [Client(9, "wrk", 900.0, 60.0)]},
+    ],
+)
+def test_a_healthy_neighbour_of_a_late_one_is_left_alone(values: dict[str, Any]) -> None:
+    assert [one.name for one in found(window([SLEEPY], **values), waits())] == ["nothing"]
+    few = window([SLEEPY | {"voluntary_per_s": 100.0}])
+    assert [one.name for one in found(few, Causes({}, {"idle": 4.0}, True, 0.0))] == ["nothing"]
 
 
 def test_only_one_finding_tells_of_a_part() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -221,6 +223,91 @@ def pipe(draw: random.Random, group: Group) -> Iterator[int]:
         yield pair.pid
 
 
+_NAPS = """
+import ctypes, time
+assert not ctypes.CDLL(None).prctl(29, {slack_ns}, 0, 0, 0)  # PR_SET_TIMERSLACK
+while True:
+    time.sleep({pause_us} / 1e6)
+"""
+_SERVER = """
+import socket, threading
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+connection, _ = listening.accept()
+while data := connection.recv(64):
+    connection.sendall(data)
+"""
+_CLIENT = """
+import socket, sys, time
+server = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+print("there", flush=True)
+while True:
+    end = time.thread_time() + 0.0005
+    while time.thread_time() < end:
+        pass
+    server.sendall(b"?")
+    server.recv(64)
+    time.sleep(0.005)
+"""
+
+
+@contextlib.contextmanager
+def script(group: Group, code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python program in a group."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: group.add(os.getpid()),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextlib.contextmanager
+def slack(draw: random.Random, group: Group, slack_ns: int | None = None) -> Iterator[int]:
+    """A thread that sleeps for 2 to 5 ms, and lets its timers be as late as that."""
+    pause_us = draw.randint(2000, 5000)
+    given = 1000 * pause_us if slack_ns is None else slack_ns
+    with script(group, _NAPS.format(slack_ns=given, pause_us=pause_us)) as process:
+        yield process.pid
+
+
+def punctual(draw: random.Random, group: Group) -> contextlib.AbstractContextManager[int]:
+    """The same with the slack that every thread has."""
+    return slack(draw, group, 50_000)
+
+
+def short_naps(draw: random.Random, group: Group) -> contextlib.AbstractContextManager[int]:
+    """A thread that hardly works, and sleeps some thousand times a second."""
+    return plain(
+        group, "--workers", 1, "--work-us", draw.randint(10, 20), "--pause-us", draw.randint(60, 120)
+    )
+
+
+@contextlib.contextmanager
+def asked(draw: random.Random, group: Group, limit_us: int | None = None) -> Iterator[int]:
+    """A server, asked by a client with a limit."""
+    limit = limit_us or draw.randint(2000, 4000)
+    with (
+        cgroups.group("client", quota_us=limit, weight=WEIGHT) as few,
+        script(group, _SERVER) as server,
+    ):
+        assert server.stdout
+        with script(few, _CLIENT, server.stdout.readline().strip()) as client:
+            assert client.stdout
+            client.stdout.readline()
+            yield server.pid
+
+
+def served(draw: random.Random, group: Group) -> contextlib.AbstractContextManager[int]:
+    """The same with a client that has a CPU."""
+    return asked(draw, group, 100_000)
+
+
 SICK = [
     Case("own threads", ("own_threads",), own_threads),
     Case("mask", ("mask",), mask),
@@ -233,12 +320,17 @@ SICK = [
     Case("yields", ("yields",), yields),
     Case("locks", ("locks",), locks),
     Case("page faults", ("page_faults",), faults),
+    Case("timer slack", ("timer_slack",), slack),
+    Case("short naps", ("idle_wakeups", "timer_slack"), short_naps),
+    Case("late client", ("client",), asked),
 ]
 HEALTHY = [
     Case("sleeper", ("nothing",), sleeper),
     Case("one worker", ("nothing",), worker),
     Case("light pool", ("nothing",), light_pool),
     Case("pipe", ("nothing",), pipe),
+    Case("punctual", ("nothing",), punctual),
+    Case("served", ("nothing",), served),
 ]
 
 

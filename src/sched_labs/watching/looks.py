@@ -132,6 +132,12 @@ def _lock_or_condition(folder: str) -> str:
     return "lock" if int(words[2], 16) & 0x7F in _MUTEX_OPERATIONS else "condition"
 
 
+def timer_slack_ns(tid: int) -> int | None:
+    """By how much a thread's timers may be late; None where only root is told."""
+    text = files.read(f"/proc/{tid}/timerslack_ns") or ""
+    return int(text) if text.strip().isdigit() else None
+
+
 @dataclass(frozen=True)
 class GroupLook:
     """A control group of the cpu controller: its limit and weight, and what was counted for it."""

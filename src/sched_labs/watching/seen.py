@@ -15,7 +15,8 @@ import pandas as pd
 from ..probes.switches import Switches
 from ..probes.timeline import Timeline
 from ..probes.waits import Waits
-from . import looks
+from . import clients, looks
+from .clients import Client
 from .looks import Look, Thread
 from .target import Target
 
@@ -36,6 +37,8 @@ class Seen:
     used_cpus: set[int] = field(default_factory=set)
     looked_ns: int = 0
     pause_s: float = 0.0
+    slack_ns: dict[tuple[int, int], int] = field(default_factory=dict)
+    clients: list[Client] = field(default_factory=list)
     waits: Waits | None = None
     switches: Switches | None = None
     turns: Timeline | None = None
@@ -289,6 +292,9 @@ class Watcher:
         self.pids = set(self.first.pids)
         self.sleeps: defaultdict[tuple[int, int], Counter[str]] = defaultdict(Counter)
         self.used_cpus: set[int] = set()
+        self.slack_ns: dict[tuple[int, int], int] = {}
+        running = (pid for pid, one in self.first.processes.items() if not one.kernel)
+        self.clients = {pid: clients.scheduled(pid) for pid in clients.others(self.first.pids, running)}
         self.looked_ns = 0
         self.pause_s = 0.0
 
@@ -319,6 +325,8 @@ class Watcher:
             self.latest[key] = thread
             if kind := looks.sleep_of(thread):
                 self.sleeps[key][kind] += 1
+                if kind == "timer" and key not in self.slack_ns:
+                    self.slack_ns[key] = looks.timer_slack_ns(thread.tid) or 0
             else:
                 self.used_cpus.add(thread.cpu)
         spent = time.thread_time_ns() - began
@@ -338,4 +346,10 @@ class Watcher:
             self.used_cpus or {t.cpu for t in self.latest.values()},
             self.looked_ns,
             self.pause_s,
+            self.slack_ns,
+            clients.since(
+                self.clients,
+                {pid: one.name for pid, one in last.processes.items()},
+                max(1e-3, (last.at_ns - self.first.at_ns) / 1e9),
+            ),
         )

@@ -1,0 +1,150 @@
+"""Whoever else had its CPU: other programs, real-time threads, the kernel, interrupts, the hypervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..causes import Causes
+from ..seen import Seen
+from .base import PAGES, Finding, how, share_of
+from .limits import container
+from .queues import idle_outside
+
+
+def realtime(seen: Seen, causes: Causes) -> Iterator[Finding]:
+    lost = causes.long.get("realtime", 0.0)
+    rows = seen.rivals[seen.rivals["policy"] != "OTHER"]
+    own = seen.threads[seen.threads["policy"] != "OTHER"]
+    if rows.empty and own.empty:
+        who, evidence = "A real-time thread", "its name is not known"
+    elif rows.empty:
+        who = f"Its own real-time thread {own['name'].iloc[0]}"
+        evidence = (
+            f"policy {own['policy'].iloc[0]}, {own['running_ms_per_s'].iloc[0]:,.0f} ms of every second"
+        )
+    else:
+        top = rows.iloc[0]
+        who = f"{top['name']} (process {top['pid']}), which has the real-time policy {top['policy']},"
+        evidence = f"{top['name']} ran {top['cpu_ms_per_s']:,.0f} ms of every second under {top['policy']}"
+    yield Finding(
+        "realtime",
+        f"{who} goes before it whenever it wants to.",
+        lost,
+        share_of(lost, seen, causes),
+        f"{evidence}; the waits are {how(causes)}.",
+        "A rival without a real-time policy would share the CPU with it: `chrt -p PID` tells the policy.",
+        "Give the real-time thread a CPU of its own, or an ordinary policy.",
+        PAGES["wait"],
+    )
+
+
+def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
+    if idle_outside(seen):
+        return  # told of already
+    lost = causes.long.get("other_task", 0.0)
+    rows = seen.rivals[~seen.rivals["kernel"] & (seen.rivals["policy"] == "OTHER")]
+    if rows.empty:
+        yield Finding(
+            "rival",
+            "Other programs have the CPUs that it waits for; none of them ran long enough to be named.",
+            lost,
+            share_of(lost, seen, causes),
+            f"The waits are {how(causes)}.",
+            "Many short processes, such as a build.",
+            "`pidstat 1`, or the whole machine in `top`.",
+            PAGES["wait"],
+        )
+        return
+    top, own = rows.iloc[0], seen.threads.iloc[0]
+    taken = top["took_it"]
+    evidence = f"{top['name']} used {top['cpu_ms_per_s']:,.0f} ms of every second"
+    if taken:
+        evidence += f", and had the CPU {int(taken):,} times after a thread of it that could have gone on"
+    weight, why = _heavier(top, own, seen)
+    others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    yield Finding(
+        "weight" if weight else "rival",
+        f"{top['name']} (process {top['pid']}{others}) has the CPUs that it waits for{weight}.",
+        lost,
+        share_of(lost, seen, causes),
+        f"{evidence}{why}; the waits are {how(causes)}.",
+        "Its own threads may be too many as well: then they wait for each other when the rival has gone.",
+        "Give the two different CPUs, or this one more weight: cpu.weight of its control group; a nice value "
+        "counts only against threads of the same group or session.",
+        PAGES["wait"],
+    )
+
+
+def _heavier(top: Any, own: Any, seen: Seen) -> tuple[str, str]:
+    """Why the rival gets more than its half of a CPU, as (in the title, in the evidence), "" where not.
+
+    Weights are held against each other within one task group: a control group, else a session's autogroup.
+    """
+    group = seen.groups.iloc[0] if len(seen.groups) else None
+    if group is not None and top["group"] != group["path"]:
+        other = container(str(top["group"]))
+        said = f"; it is in another control group, {other}, and between groups their weights count"
+        ours, its = group["weight"], top["group_weight"]
+        if ours == ours and its == its and ours and its and its > ours:
+            return f", and its group has the weight {its:g} against {ours:g}", said
+        return "", said
+    if top["session"] != seen.session:
+        return "", "; it is in another session (autogroup), against which a nice value does not count"
+    if int(top["nice"]) < int(own["nice"]):
+        numbers = f"nice {int(top['nice'])} against {int(own['nice'])}"
+        return f", and goes before it ({numbers})", f"; {numbers}"
+    return "", ""
+
+
+def kernel(seen: Seen, causes: Causes) -> Iterator[Finding]:
+    lost = causes.long.get("kernel_thread", 0.0)
+    rows = seen.rivals[seen.rivals["kernel"]]
+    name = str(rows["name"].iloc[0]) if len(rows) else "a thread of the kernel"
+    ran = f"{name} ran {rows['cpu_ms_per_s'].iloc[0]:,.0f} ms of every second; " if len(rows) else ""
+    yield Finding(
+        "kernel_threads",
+        f"Threads of the kernel have its CPU: {name}.",
+        lost,
+        share_of(lost, seen, causes),
+        f"{ran}the waits are {how(causes)}.",
+        "ksoftirqd runs when interrupts bring more packets than can be handled at once; kworkers run what "
+        "drivers and file systems put off.",
+        "Keep the interrupts and the program on different CPUs (/proc/irq/*/smp_affinity).",
+        PAGES["threads"],
+    )
+
+
+def interrupts(seen: Seen, causes: Causes) -> Iterator[Finding]:
+    lost = causes.long.get("interrupt", 0.0)
+    used = seen.cpus[seen.cpus["used"]] if len(seen.cpus) else seen.cpus
+    soft = float((used["irq_ms_per_s"] + used["softirq_ms_per_s"]).sum()) if len(used) else 0.0
+    yield Finding(
+        "interrupts",
+        "Interrupts and softirqs take its CPU while it waits.",
+        lost,
+        share_of(lost, seen, causes),
+        f"Its CPUs spent {soft:,.0f} ms of every second there (/proc/stat); the waits are {how(causes)}.",
+        "A kernel that does not time interrupts (IRQ_TIME_ACCOUNTING) counts them as the program's own.",
+        "`/proc/interrupts` and `/proc/softirqs` say which; move them to another CPU.",
+        PAGES["wait"],
+    )
+
+
+def steal(seen: Seen, causes: Causes) -> Iterator[Finding]:
+    used = seen.cpus[seen.cpus["used"]] if len(seen.cpus) else seen.cpus
+    if used.empty:
+        return
+    stolen = float(used["steal_ms_per_s"].sum())
+    busy = float((used["user_ms_per_s"] + used["system_ms_per_s"]).sum())
+    part = stolen * min(1.0, seen.running / busy) if busy else 0.0
+    yield Finding(
+        "steal",
+        "The hypervisor ran somebody else on its CPUs (steal).",
+        part,
+        share_of(part, seen, causes),
+        f"{stolen:,.0f} ms of every second were stolen from its CPUs (/proc/stat, in steps of 10 ms).",
+        "Not every hypervisor tells; where it does not, gaps without an interrupt in them are its work.",
+        "A larger or a dedicated instance; nothing inside this machine helps.",
+        PAGES["wait"],
+    )
