@@ -130,7 +130,8 @@ def slices(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 
 def test_turns_of_hogs(slices: Result) -> None:
-    assert (slices.data["stint_ns"] > 0).all() and (slices.data["gap_ns"] > 0).all()
+    # Beside another load a gap may end and the next begin within one reading of the clock.
+    assert (slices.data["stint_ns"] >= 0).all() and (slices.data["gap_ns"] > 0).all()
     table = slices.summary()
     own = table[table["wished_slice_ns"].isna()]
     assert own["hogs"].tolist() == [2, 4]

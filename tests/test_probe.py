@@ -624,9 +624,12 @@ def test_of_other_users_threads_neither_name_nor_number_is_told(
     mine, theirs, _ = two_users
     request = {"probe": "switches", "scope": "processes", "pids": [mine], "stacks": False}
     for uid, told in ((adversary.NOBODY, False), (0, True)):
-        said = everything_said(request, uid)
-        edges = said[-1]["edges"]
-        seen = {(tid, name) for edge in edges for tid, name in ((edge[1], edge[5]), (edge[2], edge[6]))}
+        for _ in range(5):  # beside another load the two may not follow each other within one window
+            said = everything_said(request, uid)
+            edges = said[-1]["edges"]
+            seen = {(tid, name) for edge in edges for tid, name in ((edge[1], edge[5]), (edge[2], edge[6]))}
+            if {theirs, -1} & {tid for tid, _ in seen}:
+                break
         assert mine in {tid for tid, _ in seen}
         assert ((theirs, "secret") in seen) == told == ("secret" in json.dumps(said))
         assert ((-1, "another user's") in seen) == (not told)

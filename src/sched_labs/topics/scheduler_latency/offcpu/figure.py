@@ -11,7 +11,9 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.textpath import TextPath
 
 from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
@@ -135,19 +137,26 @@ def _boxes(ax: Axes, table: pd.DataFrame, width: float) -> None:
                 linewidth=0.8,
             )
         )
-        room = int(((row.right_share - row.left_share) * width - _AIR) / (0.62 * size))
-        if room >= 3:
-            text = row.name if len(row.name) <= room else f"{row.name[: room - 1]}…"
+        font = FontProperties(size=size, weight="normal" if row.state else "bold")
+        if text := _fitting(row.name, font, (row.right_share - row.left_share) * width - _AIR):
             ax.text(
                 (row.left_share + row.right_share) / 2,
                 row.depth + 0.52,
                 text,
                 ha="center",
                 va="center",
-                fontsize=size,
+                fontproperties=font,
                 color=style.colour(style.PAPER if row.state else style.INK),
-                weight="normal" if row.state else "bold",
             )
+
+
+def _fitting(name: str, font: FontProperties, width: float) -> str:
+    """As much of a name as fits into so many points; nothing where that is less than two letters of it."""
+    for letters in range(len(name), 1, -1):
+        text = name if letters == len(name) else f"{name[:letters]}…"
+        if TextPath((0, 0), text, prop=font).get_extents().width <= width:
+            return text
+    return ""
 
 
 def _share(table: pd.DataFrame) -> dict[str, float]:
