@@ -76,7 +76,7 @@ check: $(VENV)/installed-test
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	gcc -std=gnu11 -fsyntax-only -Wall -Wextra -Werror -Isrc/sched_labs/workloads/src \
-		src/sched_labs/workloads/src/*.c src/sched_labs/topics/*/*/*.c
+		src/sched_labs/workloads/src/*.c src/sched_labs/topics/*/*/*.c src/sched_labs/incidents/*.c
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	else echo "shellcheck is not installed: shell scripts are not checked"; fi
 

@@ -26,7 +26,7 @@ BUILD_S = 2400  # for all chapters, beside other programs
 _TAKE_LONG = {
     "guests": ("test_kernels_live", "test_kernels_throttling", "test_schedulers_guests"),
     "pages": ("test_book", "test_book_server", "test_demo", "test_pages"),
-    "labs": ("test_labs", "test_labs_answers", "test_watch_troubles"),
+    "labs": ("test_incidents_live", "test_labs", "test_labs_answers", "test_watch_troubles"),
     "system": (
         "test_faults",
         "test_lent_groups",

@@ -88,11 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     from .authoring import cli as authoring
+    from .incidents import cli as incidents
     from .kernels import cli as kernels
     from .schedulers import cli as schedulers
     from .watching import cli as watching
 
     watching.add_parser(commands)
+    incidents.add_parser(commands)
     kernels.add_parser(commands)
     schedulers.add_parser(commands)
     authoring.add_parser(commands)

@@ -24,6 +24,7 @@ import yaml  # type: ignore[import-untyped]
 
 from ..core.errors import ResultError, SchedLabError
 from ..core.words import size_text
+from ..incidents import story
 from . import cut, lab_pages, predictions, trust
 from .chapters import Chapter, Checkout
 
@@ -372,6 +373,13 @@ def _effects(made_from: Material) -> str:
     return _table(("experiment", "profile", "numbers", "half of them", "nine in ten"), rows)
 
 
+def _incidents(made_from: Material) -> str:
+    """The incidents there are, and behind how many causes each may hide."""
+    drawn = [(name, story.plan(name, 0).story) for name in story.names()]
+    rows = [(one.title, str(len(one.variants)), f"`{name}`") for name, one in drawn]
+    return _table(("incident", "causes that it may have", "its name in commands"), rows)
+
+
 _WRITERS: dict[str, Callable[[Material], str]] = {
     "chapters": _chapters,
     "execution": _execution,
@@ -380,6 +388,7 @@ _WRITERS: dict[str, Callable[[Material], str]] = {
     "verdicts": _verdicts,
     "ledger": _ledger,
     "labs": _labs,
+    "incidents": _incidents,
     "notes": _notes,
     "predictions": _predictions,
     "agreement": _agreement,

@@ -1,0 +1,1 @@
+"""A folder for each story of the incident room."""

@@ -1,0 +1,165 @@
+"""Players of incidents: one that follows the book's order of diagnosis, and some that do not.
+
+The first knows what the dashboard says (`status --json`), what /proc says of a user's own processes, and what
+a control group counts; not the story, nor what the programs were told.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+WINDOW_S = 5.0
+_EACH_S = 0.01
+
+
+def read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def tids(pid: int) -> list[int]:
+    try:
+        return [int(one.name) for one in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return []
+
+
+def scheduled(pid: int) -> dict[int, tuple[int, int]]:
+    """Of each thread: ns that it ran, and ns that it waited for a CPU."""
+    found = {}
+    for tid in tids(pid):
+        words = read(f"/proc/{pid}/task/{tid}/schedstat").split()
+        if len(words) == 3:
+            found[tid] = (int(words[0]), int(words[1]))
+    return found
+
+
+def voluntary(pid: int) -> int:
+    lines = read(f"/proc/{pid}/task/{pid}/status").splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("voluntary")), 0)
+
+
+def throttled(group: str | None) -> tuple[int, int]:
+    words = dict(line.split()[:2] for line in read(f"{group}/cpu.stat").splitlines() if group)
+    return int(words.get("nr_periods", 0)), int(words.get("nr_throttled", 0))
+
+
+class Seen:
+    """What a look of some seconds at the service and its neighbours says."""
+
+    def __init__(self, status: dict[str, Any]) -> None:
+        self.programs = {
+            one["name"]: {**one, **status["now"]["programs"][role]}
+            for role, one in status["programs"].items()
+        }
+        service = status["programs"]["service"]["name"]
+        self.pid = pid = int(self.programs[service]["pid"])
+        self.others = {name: int(one["pid"]) for name, one in self.programs.items() if name != service}
+        before = {name: scheduled(other) for name, other in {service: pid, **self.others}.items()}
+        switches, periods, begin = voluntary(pid), throttled(status["group"]), time.monotonic()
+        asleep: defaultdict[tuple[int, str], int] = defaultdict(int)
+        stopped = looks = 0
+        while time.monotonic() < begin + WINDOW_S:
+            looks += 1
+            stopped += read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["T"]
+            for tid in tids(pid):
+                asleep[tid, kind(read(f"/proc/{pid}/task/{tid}/wchan"))] += 1
+            time.sleep(_EACH_S)
+        length = time.monotonic() - begin
+        self.stopped = stopped / looks
+        self.asleep = {key: count / looks for key, count in asleep.items()}
+        self.switches = (voluntary(pid) - switches) / length
+        after = throttled(status["group"])
+        self.throttled = (after[1] - periods[1]) / max(1, after[0] - periods[0])
+
+        def more(name: str, number: int, column: int) -> dict[int, float]:
+            now = scheduled(number)
+            return {
+                tid: (value[column] - before[name].get(tid, (0, 0))[column]) / 1e6 / length
+                for tid, value in now.items()
+            }
+
+        self.loop_ran = more(service, pid, 0).get(pid, 0.0)
+        self.ran, self.waited = sum(more(service, pid, 0).values()), sum(more(service, pid, 1).values())
+        self.rivals = {
+            name: sum(more(name, other, 0).values())
+            for name, other in self.others.items()
+            if os.sched_getaffinity(other) & os.sched_getaffinity(pid)
+        }
+
+    def threads_in(self, where: str) -> float:
+        """How many threads sleep there, on average."""
+        return sum(share for (_, name), share in self.asleep.items() if name == where)
+
+
+def kind(wchan: str) -> str:
+    for name, words in (
+        ("lock", ("futex",)),
+        ("timer", ("nanosleep",)),
+        ("socket", ("skb", "unix_")),
+        ("poll", ("poll",)),
+    ):
+        if any(word in wchan for word in words):
+            return name
+    return "else"
+
+
+def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
+    """(cause, evidence), in the order of book/incident-room.md."""
+    places, seen = status["now"]["places"], Seen(status)
+    where = max(places, key=lambda key: places[key])
+    if where == "not_sent":
+        return "batching", places["not_sent"]
+    if seen.stopped > 0.1:
+        return "stopped", 1000 * seen.stopped
+    if seen.throttled > 0.1:
+        return "quota", 100 * seen.throttled
+    if seen.waited > seen.ran:
+        rival = max(seen.rivals, key=lambda name: seen.rivals[name])
+        ours, theirs = (os.getpriority(os.PRIO_PROCESS, pid) for pid in (seen.pid, seen.others[rival]))
+        if ours > theirs:
+            return "nice", float(ours)
+        if seen.ran > seen.rivals[rival]:
+            return "own-threads", seen.waited
+        return "rival", seen.rivals[rival]
+    other = next(
+        (one for one in seen.programs.values() if one["pid"] != seen.pid and one["answers_per_s"]), None
+    )
+    if where == "outside":
+        in_timer = seen.asleep.get((seen.pid, "timer"), 0.0)
+        in_socket = seen.asleep.get((seen.pid, "socket"), 0.0)
+        if seen.loop_ran > 1000 * max(in_timer, in_socket):
+            return "long-handler", seen.loop_ran
+        if in_socket > in_timer and other:
+            return "downstream", other["answers_per_s"]
+        if seen.asleep.get((seen.pid, "poll"), 0.0) < 0.02:
+            return "polling", seen.switches
+        return "blocking-call", 100 * in_timer
+    sleeps = {name: seen.threads_in(name) for name in ("lock", "socket")}
+    if max(sleeps.values()) < 0.6:
+        return "few-workers", places["in_work"]
+    if sleeps["socket"] > sleeps["lock"] and other:
+        return "downstream", other["answers_per_s"]
+    return "lock", sleeps["lock"]
+
+
+def top_cpu(status: dict[str, Any]) -> str:
+    """Blames who uses most CPU time."""
+    return _blame(status, "cpu_ms_per_s", own="overload")
+
+
+def most_switches(status: dict[str, Any]) -> str:
+    """Blames who switches most."""
+    return _blame(status, "switches_per_s", own="own-threads")
+
+
+def _blame(status: dict[str, Any], column: str, own: str) -> str:
+    programs = status["now"]["programs"]
+    worst = max(programs, key=lambda role: programs[role][column])
+    return {"service": own, "client": "overload"}.get(worst, "rival")

@@ -1,0 +1,295 @@
+"""Incidents without starting any: what is drawn, what is told, how it is judged, what is kept."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sched_labs import cli
+from sched_labs.book.chapters import checkout
+from sched_labs.core.errors import BusyError, ParameterError, ResultError, SchedLabError
+from sched_labs.incidents import board, cast, causes, desk, evidence, judge, ledger, meter, stage, story
+from sched_labs.incidents.desk import Running
+
+ROOT = checkout().root
+NAMES = story.names()
+VARIANTS = [(name, one.cause) for name in NAMES for one in story.plan(name, 0).story.variants]
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def reading(level: float = 0.99, **programs: dict[str, Any]) -> dict[str, Any]:
+    one = {"pid": 1, "alive": True, "cpu_ms_per_s": 1, "switches_per_s": 1, "rss_mib": 1, "answers_per_s": 1}
+    told = {role: {**one, "work_per_s": 0.0, **more} for role, more in programs.items()}
+    return {
+        **{"seconds": 6.0, "requests_per_s": 60.0, "p50_ms": 20.0, "p99_ms": 40.0, "level": level},
+        **{"refused_per_s": 0.0, "programs": told, "others_share": 0.0, "stolen_share": 0.0},
+        "places": {"outside": 0.0, "waiting": 0.0, "in_work": 1.0, "not_sent": 0.0},
+    }
+
+
+def running(name: str, cause: str, seed: int = 1) -> Running:
+    plan = story.plan(name, seed, cause=cause)
+    roles = {role: {"work_per_s": 1.0} for role in plan.names}
+    state = {
+        **{"started_at": "2026-01-01T00:00:00+00:00", "since_s": 60, "alarm_s": 0.0, "ends_s": 2700.0},
+        **{"healthy": reading(**roles), "now": reading(0.1, **roles), "log": [], "group": None},
+        "pids": dict.fromkeys(plan.names, 1),
+    }
+    return Running(plan, desk.place(), state)
+
+
+# ---- stories ----
+
+
+def test_there_are_about_twenty_causes_to_choose_from() -> None:
+    assert 18 <= len(causes.CAUSES) <= 24
+    assert all((ROOT / f"{cause.page}.md").is_file() for cause in causes.CAUSES.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_story_has_three_variants_that_can_be_judged_and_mended(name: str) -> None:
+    drawn = story.plan(name, 0).story
+    found = [one.cause for one in drawn.variants]
+    assert len(found) >= 3 and len(set(found)) == len(found)
+    assert set(found) <= set(causes.CAUSES) and set(found) <= set(evidence.JUDGED)
+    roles = {one.role for one in drawn.programs}
+    assert {"client", "service"} <= roles
+    for variant in drawn.variants:
+        assert variant.repairs and variant.culprit in roles
+        changed = {change.role for change in variant.breaks} | {one.change.role for one in variant.repairs}
+        assert changed <= roles - {"client"}, "clients are the load: neither trouble nor repair is theirs"
+        for repair in variant.repairs:
+            knobs = drawn.program(repair.change.role).knobs
+            assert set(repair.change.set) <= set(knobs), "a repair that the program's file does not offer"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_told_before_the_end_is_the_same_for_every_variant(name: str, tmp_path: Path) -> None:
+    """Neither the text nor the hints, files, names and order of the programs give the cause away."""
+    seen = set()
+    for variant in story.plan(name, 5).story.variants:
+        plan = story.plan(name, 5, cause=variant.cause)
+        told = [plan.text, *plan.hints, plan.story.title, str(plan.names), str(plan.order)]
+        told += [f"{one.about} {one.cpus} {one.knobs} {one.told}" for one in plan.story.programs]
+        seen.add("\n".join(told))
+        assert plan.proof(variant.cause) and variant.cause not in plan.hints
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_numbers_and_causes_come_from_the_seed(name: str) -> None:
+    drawn = [story.plan(name, seed) for seed in range(60)]
+    assert len({plan.variant.cause for plan in drawn}) == len(drawn[0].story.variants)
+    assert len({str(plan.names) for plan in drawn}) > 30
+    assert len({str(plan.story.programs) for plan in drawn}) > 30
+    assert len({plan.order for plan in drawn}) > 3
+    again = story.plan(name, 7)
+    assert str(again) == str(drawn[7])
+
+
+def test_what_a_machine_lacks_is_not_drawn() -> None:
+    for name in NAMES:
+        for seed in range(30):
+            assert not story.plan(name, seed, without=("group",)).variant.needs
+
+
+def test_two_paragraphs_tell_the_story_and_name_what_runs() -> None:
+    for name in NAMES:
+        plan = story.plan(name, 3)
+        assert plan.text.count("\n\n") == 1 and "{" not in plan.text
+        assert plan.names["service"] in plan.text
+        assert len(plan.hints) >= 3
+
+
+def test_a_program_is_laid_out_under_a_name_with_its_settings(tmp_path: Path) -> None:
+    plan = story.plan("ledger", 1)
+    cast.lay_out(plan, tmp_path)
+    name = plan.names["service"]
+    file = (tmp_path / "etc" / f"{name}.conf").read_text()
+    assert all(line.startswith("#") for line in file.splitlines()), "nothing in a file says how it is set"
+    assert "# workers = " in file and (tmp_path / "bin" / name).is_file()
+
+
+# ---- judging ----
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("47", 47.0), ("47 %", 47.0), ("-3", -3.0), ("310.5 ms/s", 310.5), (" 2 CPUs", 2.0)]
+)
+def test_a_value_is_read_as_people_write_it(text: str, value: float) -> None:
+    assert judge.number(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "much", "1e999", "nan", "4 7", "--", "47; rm", "9" * 400])
+def test_what_is_no_value_is_refused(text: str) -> None:
+    with pytest.raises(ParameterError, match="no value of a measurement"):
+        judge.number(text)
+
+
+def test_a_wrong_cause_is_told_at_once_and_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = running("ledger", "lock")
+    assert judge.answer(one, "overload", "60").right is False
+    monkeypatch.setattr(evidence, "measure", lambda found: 4.0)
+    assert judge.answer(one, "lock", "11").right is False
+    assert judge.answer(one, "lock", "4.3").right is True
+    kept = ledger.of(one)
+    assert (kept["wrong_causes"], kept["wrong_values"], kept["score"]) == (1, 1, 30 + 25)
+
+
+def test_an_answer_that_is_no_cause_is_refused_and_costs_nothing() -> None:
+    one = running("ledger", "lock")
+    with pytest.raises(ParameterError, match="Did you mean lock"):
+        judge.answer(one, "locks", "3")
+    with pytest.raises(ParameterError, match="lists them all"):
+        judge.answer(one, "gremlins", "3")
+    assert ledger.entries() == []
+
+
+def test_what_comes_after_reveal_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = running("ledger", "lock")
+    ledger.note(one, revealed=True)
+    monkeypatch.setattr(evidence, "measure", lambda found: 4.0)
+    assert judge.answer(one, "lock", "4").right is True
+    assert ledger.of(one)["score"] == 0
+
+
+HEALTHY = reading(0.99, service={}, batch={"work_per_s": 100.0})
+NAMED = {"service": "adlerd", "batch": "kestrel"}
+
+
+@pytest.mark.parametrize(
+    ("change", "right", "said"),
+    [
+        ({}, True, "Mended"),
+        ({"level": 0.90}, True, "Mended"),
+        ({"level": 0.85}, False, "Not mended"),
+        ({"level": 0.85, "others_share": 0.4}, None, "quieter minute"),
+        ({"level": 0.85, "stolen_share": 0.2}, None, "quieter minute"),
+        ({"requests_per_s": 30.0}, False, "less load is no repair"),
+        ({"requests_per_s": 0.0, "level": 0.0, "others_share": 0.9}, False, "less load is no repair"),
+        ({"batch": {"work_per_s": 60.0}}, False, "kestrel did 60% of its work"),
+        ({"batch": {"work_per_s": 100.0, "alive": False}}, False, "kestrel is not running"),
+        ({"batch": {"work_per_s": 60.0}, "others_share": 0.5}, None, "quieter minute"),
+    ],
+)
+def test_a_repair_is_judged_by_the_level_the_load_and_everybodys_work(
+    change: dict[str, Any], right: bool | None, said: str
+) -> None:
+    batch = change.pop("batch", {"work_per_s": 100.0})
+    found = {**reading(0.98, service={}, batch=batch), **change}
+    verdict = judge.judged(found, HEALTHY, NAMED)
+    assert verdict.right is right and said in str(verdict)
+
+
+def test_a_quantile_is_the_upper_edge_of_its_bin() -> None:
+    bins = [0] * meter.BINS
+    bins[4 * 10] = 99  # 1024 to 1280 µs
+    bins[4 * 14 + 3] = 1  # 28,672 to 32,768 µs
+    assert meter.quantile(bins, 0.5) == 1.28
+    assert meter.quantile(bins, 0.999) == 32.77
+    assert meter.quantile([0] * meter.BINS, 0.5) is None
+
+
+# ---- what is shown and kept ----
+
+
+@pytest.mark.parametrize(("name", "cause"), VARIANTS)
+def test_the_dashboard_says_nothing_of_the_cause_and_the_end_says_it_all(name: str, cause: str) -> None:
+    one = running(name, cause)
+    others = [found for found in causes.CAUSES if f" {found} " in f" {board.text(one)} "]
+    assert others == []
+    facts = json.dumps(board.facts(one))
+    assert "seed" not in facts and "variant" not in facts and '"cause"' not in facts
+    end = board.revealed(one)
+    assert f"The cause: {cause}" in end and causes.CAUSES[cause].page in end and "{" not in end
+
+
+def test_the_score_is_kept_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = running("ledger", "lock", seed=9)
+    ledger.note(one, cause_at_s=50, hints=1)
+    ledger.note(one, cause_at_s=80, repaired_at_s=90)
+    assert cli.main(["incident", "score", "--export", str(tmp_path / "kept.csv")]) == 0
+    (row,) = csv.DictReader((tmp_path / "kept.csv").open())
+    assert (row["story"], row["seed"], row["cause_at_s"], row["score"]) == ("ledger", "9", "50", "65")
+    assert cli.main(["incident", "score"]) == 0
+    assert "65 of 100" in capsys.readouterr().out
+
+
+def test_a_ledger_that_somebody_changed_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "data" / "sched-labs" / "incidents.json"
+    file.parent.mkdir(parents=True)
+    for text in ("{", '{"a": 1}', "[1]"):
+        file.write_text(text)
+        with pytest.raises(ResultError, match="Move the file away"):
+            ledger.entries()
+
+
+# ---- bad input ----
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["start", "nosuch"], "There is no incident 'nosuch'"),
+        (["start", "ledger", "--minutes", "0"], "lasts 1 to 120 minutes"),
+        (["start", "ledger", "--seed", "-4"], "is no seed"),
+        (["start", "ledger", "--cause", "gremlins"], "is no cause"),
+        (["start", "ledger", "--cause", "interrupts"], "not behind any variant"),
+        (["status"], "No incident is running"),
+        (["stop"], "No incident is running"),
+        (["check"], "No incident is running"),
+        (["hint"], "No incident is running"),
+        (["reveal"], "No incident is running"),
+        (["answer", "lock", "--evidence", "3"], "No incident is running"),
+    ],
+)
+def test_bad_input_gets_a_clear_word(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["incident", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_seed_of_letters_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["incident", "start", "ledger", "--seed", "seven"])
+    assert end.value.code == 2 and "invalid int value: 'seven'" in capsys.readouterr().err
+
+
+def test_a_second_incident_is_refused_while_one_runs() -> None:
+    with desk.taken(), pytest.raises(BusyError, match="goes on"), desk.taken():
+        pass
+
+
+def test_an_incident_that_is_being_set_up_says_so() -> None:
+    with desk.taken(), pytest.raises(SchedLabError, match="being set up"):
+        desk.running()
+
+
+def test_one_cpu_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cast.placement, "quiet_cpu", lambda: 0)
+
+    def none(cpu: int) -> int:
+        raise cast.placement.PlacementError("There is one CPU.", lacking=True)
+
+    monkeypatch.setattr(cast.placement, "other_cpu", none)
+    with pytest.raises(SchedLabError, match="never takes the last CPU"):
+        stage.lacking("ledger")
+
+
+def test_listing_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from sched_labs import cli; assert cli.main(['incident', 'list']) == 0;"
+        "print({'pandas', 'numpy', 'matplotlib'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()" and "ledger" in done.stdout
