@@ -151,8 +151,8 @@ def _boxes(ax: Axes, table: pd.DataFrame, width: float) -> None:
 
 
 def _fitting(name: str, font: FontProperties, width: float) -> str:
-    """As much of a name as fits into so many points; nothing where that is less than two letters of it."""
-    for letters in range(len(name), 1, -1):
+    """As much of a name as fits into so many points; nothing where that is less than three letters of it."""
+    for letters in range(len(name), 2, -1):
         text = name if letters == len(name) else f"{name[:letters]}…"
         if TextPath((0, 0), text, prop=font).get_extents().width <= width:
             return text
