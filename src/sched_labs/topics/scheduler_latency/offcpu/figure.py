@@ -154,7 +154,7 @@ def _fitting(name: str, font: FontProperties, width: float) -> str:
     """As much of a name as fits into so many points; nothing where that is less than three letters of it."""
     for letters in range(len(name), 2, -1):
         text = name if letters == len(name) else f"{name[:letters]}…"
-        if TextPath((0, 0), text, prop=font).get_extents().width <= width:
+        if TextPath((0, 0), text, prop=font).vertices[:, 0].max() <= width:
             return text
     return ""
 
