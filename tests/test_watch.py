@@ -294,7 +294,7 @@ def waits(**parts: float) -> Causes:
 
 
 def found(seen: Any, parts: Causes) -> list[diagnosis.Finding]:
-    return diagnosis.findings(seen, parts, None)
+    return diagnosis.findings(seen, parts, diagnosis.Costs())
 
 
 NARROW = [thread(allowed_cpus="0")], [cpu(0), cpu(1, allowed=False, used=False, idle_ms_per_s=950.0)]
@@ -394,6 +394,25 @@ def test_a_lock_comes_before_the_waits_that_it_makes_and_after_those_that_make_i
 
 def test_a_small_wait_is_no_finding() -> None:
     assert [one.name for one in found(window(), waits(same_program=20.0))] == ["nothing"]
+
+
+def test_the_price_is_the_switch_and_the_caches_with_an_interval() -> None:
+    direct, warmup = sched_labs.recorded("context_switch.matrix"), sched_labs.recorded("warmup.sweep")
+    seen = window([thread(voluntary_per_s=90_000.0, involuntary_per_s=10_000.0, waiting_ms_per_s=1.0)])
+    estimate = diagnosis.price.estimate
+    assert estimate(seen, diagnosis.Costs()) is None
+    bare = estimate(seen, diagnosis.Costs(direct))
+    both = estimate(seen, diagnosis.Costs(direct, warmup))
+    assert bare and both
+    assert "not counted" in bare.text and "to warm up" in both.text
+    for one in (bare, both):
+        assert 0 < one.low <= one.middle <= one.high
+    rows = warmup.summary()
+    row = rows[(rows["access"] == "random") & (rows["working_set_bytes"] == 32768)]
+    extra = float(row[row["partner_bytes"] == 32768]["extra_ns"].iloc[0])
+    assert both.middle - bare.middle == pytest.approx(100_000 * extra / 1e6)
+    names = [one.name for one in diagnosis.findings(seen, waits(), diagnosis.Costs(direct, warmup))]
+    assert "switches" in names
 
 
 def test_whose_weight_counts() -> None:

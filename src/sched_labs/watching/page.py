@@ -30,6 +30,7 @@ def html(result: Result) -> str:
         findings=[row | {"size": report.size_text(row)} for row in rows],
         threads=list(_threads(result)),
         more=max(0, len(result.data) - MOST_THREADS),
+        price=result.facts.get("price", ""),
         timeline=timeline.values(result),
         figures=list(_figures(result)),
         notes=result.notes,

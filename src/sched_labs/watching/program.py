@@ -202,7 +202,9 @@ def _watch(target: Target, seconds: float | None, probe: Probes | None, bar: Pro
 
 def _result(seen: Seen, about: dict[str, Any], notes: list[Note]) -> Result:
     found = causes(seen)
-    reasons = diagnosis.findings(seen, found, _costs())
+    costs = diagnosis.Costs(_newest("context_switch.matrix"), _newest("warmup.sweep"))
+    reasons = diagnosis.findings(seen, found, costs)
+    paid = diagnosis.price.estimate(seen, costs)
     tables = {
         "findings": diagnosis.table(reasons),
         "causes": found.table(),
@@ -235,13 +237,14 @@ def _result(seen: Seen, about: dict[str, Any], notes: list[Note]) -> Result:
             "running_ms_per_s": seen.running,
             "waiting_ms_per_s": seen.waiting,
             "throttled_ms_per_s": found.long.get("throttled", 0.0),
+            "price": paid.text if paid else diagnosis.price.unknown(),
         },
         notes=notes,
     )
 
 
-def _costs() -> Result | None:
-    """What a switch costs on this machine, where the reader has measured it."""
+def _newest(kind: str) -> Result | None:
+    """The reader's own run of this experiment, where there is one."""
     with contextlib.suppress(SchedLabError):
-        return latest("context_switch.matrix")
+        return latest(kind)
     return None

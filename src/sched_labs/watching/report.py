@@ -19,6 +19,8 @@ def text(result: Result, width: int | None = None) -> str:
     """The whole report; the answer comes first."""
     width = width or min(110, shutil.get_terminal_size((100, 24)).columns)
     lines = [*_answer(result, width), "", *_threads(result, width), "", *_proof(result, width)]
+    if price := result.facts.get("price"):
+        lines += [*_wrapped(f"Price: {price}", width, "       "), ""]
     for note in result.notes:
         lines += _wrapped(f"{note.level}: {note.text}", width)
     return "\n".join(lines).rstrip() + "\n"

@@ -11,14 +11,14 @@ from dataclasses import asdict
 
 import pandas as pd
 
-from ...core.result import Result
 from ..causes import SHORT_NS, Causes
 from ..seen import Seen
 from . import limits, neighbours, price, queues, sleeps, timing
 from .base import LEAST_MS, LEAST_SHARE, PAGES, Finding
 from .limits import container
+from .price import Costs
 
-__all__ = ["Finding", "container", "findings", "table"]
+__all__ = ["Costs", "Finding", "container", "findings", "table"]
 
 ONLY_FOR_LOCKS = 0.3  # of what it wanted: with less waiting for a CPU, locks are told of first
 WAITS = (
@@ -28,14 +28,14 @@ WAITS = (
 OTHERS = (sleeps.disk, sleeps.faults, sleeps.migrations, timing.slack, timing.client)
 
 
-def findings(seen: Seen, causes: Causes, switch: Result | None) -> list[Finding]:
-    """All that were found, the first to look at on top.  `switch`: this machine's costs of a switch."""
+def findings(seen: Seen, causes: Causes, costs: Costs) -> list[Finding]:
+    """All that were found, the first to look at on top.  `costs`: what a switch costs on this machine."""
     waits = [one for find in WAITS for one in find(seen, causes) if _matters(one)]
     waits.sort(key=lambda one: -one.size_ms_per_s)
     locks = list(sleeps.locks(seen))
     others = [*(one for find in OTHERS for one in find(seen)), *timing.idle(seen, causes)]
     others.sort(key=lambda one: -one.size_ms_per_s if one.size_ms_per_s == one.size_ms_per_s else 0.0)
-    others += price.price(seen, switch)
+    others += price.price(seen, costs)
     found = [*locks, *waits, *others] if _locks_first(locks, waits) else [*waits, *locks, *others]
     if not waits:
         found.append(_nothing(seen, causes))

@@ -164,7 +164,8 @@ def watch(run: Run, *, trouble: str = "rival", seconds: float | None = None) -> 
     edges     switches from or to its threads: cpu, prev_tid, prev_name, next_tid, next_name, state, switches
 
     Facts: window_s; counted, whether the helper counted every wait; running_ms_per_s, waiting_ms_per_s and
-    throttled_ms_per_s of all threads together; looking_ms_per_s, what our own looks at /proc cost.
+    throttled_ms_per_s of all threads together; price, a sentence on what its switches cost;
+    looking_ms_per_s, what our own looks at /proc cost.
     """
     if trouble not in TROUBLES:
         raise ParameterError(f"There is no trouble {trouble!r}.", f"There are: {', '.join(TROUBLES)}.")
