@@ -26,7 +26,7 @@ from sched_labs.core.result import load
 from sched_labs.machine import files
 from sched_labs.probes import runqlat
 from sched_labs.watching import findings as diagnosis
-from sched_labs.watching import looks, page, report
+from sched_labs.watching import looks, page, report, wakers
 from sched_labs.watching.causes import Causes, causes
 from sched_labs.watching.clients import Client
 from sched_labs.watching.program import observe, watch
@@ -517,7 +517,9 @@ def test_stacks_are_kept_and_folded(helper: bool, tmp_path: Path) -> None:
         return
     lines = page.folded(result).splitlines()
     assert any(re.search(r";interruptible;.*nanosleep.* \d+$", line) for line in lines)
-    assert "off the CPU" in page.html(result)
+    text = page.html(result)
+    assert "off the CPU" in text and "Who wakes whom" in text
+    assert any("nanosleep" in row["at"] and row["waker"] == "an interrupt" for row in wakers.table(result))
 
 
 def test_ctrl_c_ends_the_watch_with_a_report() -> None:

@@ -12,6 +12,7 @@ The counting is done in the kernel (helper/switches.bpf.c), by the same privileg
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +34,14 @@ STATES = {
     "other": "it ended, or it was stopped",
 }
 _EDGES = ["cpu", "prev_tid", "prev_name", "next_tid", "next_name", "state", "switches"]
+_WAKERS = [
+    *("tid", "name", "stack", "waker_tid", "waker_name", "by", "waker_stack"),
+    *("times", "slept_ns"),
+]
+# Where the kernel enters an interrupt, or goes through softirqs at its end: x86-64, arm64.
+_INTERRUPT = re.compile(
+    r"(asm_)?(sysvec_|common_interrupt)|el[01]\w*_irq|gic_handle_irq|__?irq_exit|irq_exit_rcu"
+)
 _STACKS = ["tid", "name", "state", "times", "off_cpu_ns", "waited_ns", "stack"]
 
 
@@ -49,6 +58,7 @@ class Switches:
     lost_edges: int
     lost_stacks: int
     ended_by: str
+    waker_rows: Sequence[Sequence[Any]] = ()
 
     @cached_property
     def edges(self) -> pd.DataFrame:
@@ -87,6 +97,33 @@ class Switches:
         by = ["tid", "name", "state", "stack"]
         whole = frame.groupby(by, as_index=False)[["times", "off_cpu_ns", "waited_ns"]].sum()
         return whole[_STACKS].sort_values("off_cpu_ns", ascending=False, ignore_index=True)
+
+    @cached_property
+    def wakers(self) -> pd.DataFrame:
+        """tid, name, stack, waker_tid, waker_name, by, waker_stack, times, slept_ns: who ended which sleeps.
+
+        One row for each place in the kernel where a thread slept and each one where it was woken.  `by` is
+        "thread" or "interrupt": then the waker is the thread that it came upon, which may be none of those
+        concerned.  slept_ns is the time until the waking, and leaves out the wait for a CPU after it.  Of
+        another user's thread (-1) there is no stack, and an interrupt cannot be told from it: "not known".
+        """
+        import pandas as pd
+
+        rows = [
+            (tid, name, ";".join(at), waker, by, _how(waker, woke), ";".join(woke), times, ns)
+            for tid, name, at, waker, by, woke, times, ns in self.waker_rows
+        ]
+        frame = pd.DataFrame(rows, columns=_WAKERS).astype(
+            dict.fromkeys(("tid", "waker_tid", "times", "slept_ns"), "int64")
+        )
+        whole = frame.groupby(_WAKERS[:-2], as_index=False)[["times", "slept_ns"]].sum()
+        return whole.sort_values("slept_ns", ascending=False, ignore_index=True)
+
+
+def _how(waker: int, functions: Sequence[str]) -> str:
+    if waker == -1:
+        return "not known"
+    return "interrupt" if any(_INTERRUPT.match(one) for one in functions) else "thread"
 
 
 def watch(pids: Sequence[int], duration_s: float, *, scope: str = "processes", stacks: bool = False) -> Watch:
@@ -148,5 +185,6 @@ class Watch(Window):
                     lost_edges=record["lost_edges"],
                     lost_stacks=record.get("lost_stacks", 0),
                     ended_by=record["why"],
+                    waker_rows=record.get("wakers", []),
                 )
         return self._final

@@ -20,6 +20,7 @@ Data flows one way:
     wait        one wait as a figure
     program     all of it in one run, as a Result
     report      a Result in a terminal
+    wakers      who ended its sleeps, and where
     timeline    the turns as the page's script takes them (timeline.js)
     page        the same as one HTML file
     exports     the same for other programs

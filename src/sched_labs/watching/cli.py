@@ -33,7 +33,9 @@ def add_parser(commands: Any) -> None:
         "-o", "--output", type=Path, metavar="PAGE", help="write a page with figures here (.html)"
     )
     parser.add_argument(
-        "--stacks", action="store_true", help="also where in the kernel threads wait (helper)"
+        "--stacks",
+        action="store_true",
+        help="also where in the kernel threads wait, and who wakes them (helper)",
     )
     parser.add_argument(
         "--timeline", action="store_true", help="also who had which CPU when (helper; -o does it)"

@@ -13,7 +13,7 @@ from ..core.errors import ResultError, SchedLabError
 from ..core.render import render
 from ..core.result import Result
 from ..core.store import write_text
-from . import report, timeline
+from . import report, timeline, wakers
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 MOST_THREADS = 40
@@ -33,6 +33,7 @@ def html(result: Result) -> str:
         price=result.facts.get("price", ""),
         timeline=timeline.values(result),
         figures=list(_figures(result)),
+        wakers=wakers.table(result),
         notes=result.notes,
         provenance=result.provenance_line(),
     )

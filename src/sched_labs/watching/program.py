@@ -49,7 +49,7 @@ def watch(
     pid       processes that run already, with their threads and what they start
     cgroup    the processes of a control group and of the groups inside it
     seconds   how long (0.1 to 3600); by default 10, and a command until it ends
-    stacks    also note in which functions of the kernel threads leave their CPU, and for how long; dearer,
+    stacks    also note in which functions of the kernel threads leave their CPU, and who wakes them; dearer,
               and only with the helper
     timeline  also keep who had which CPU when, as far back as there is room, and around the ten longest
               waits; only with the helper
@@ -61,8 +61,9 @@ def watch(
     The Result is one of the experiment own_program.watch, whose docstring describes the columns of its data
     (one row per thread) and its tables: findings, causes, cpus, groups, rivals, sleeps and, where the
     privileged helper is installed, waits (the histogram) and edges (who had the CPU after whom); with stacks
-    also stacks (tid, name, state, times, off_cpu_ns, stack: the functions joined by semicolons), and
-    with timeline also turns (probes.timeline.Timeline.turns) and longest (Timeline.worst).
+    also stacks (tid, name, state, times, off_cpu_ns, stack: the functions joined by semicolons) and wakers
+    (probes.switches.Switches.wakers), with timeline also turns and longest (probes.timeline.Timeline.turns
+    and .worst).
     """
     with target_of(command, pid, cgroup) as target:
         result = observe(target, seconds, stacks=stacks, timeline=timeline, progress=progress)
@@ -215,6 +216,7 @@ def _result(seen: Seen, about: dict[str, Any], notes: list[Note]) -> Result:
     }
     if seen.waits is not None and seen.switches is not None:
         tables |= {"waits": seen.waits.data, "edges": seen.switches.edges, "stacks": seen.switches.stacks}
+        tables["wakers"] = seen.switches.wakers
         if lost := seen.waits.lost + seen.switches.lost_edges + seen.switches.lost_stacks:
             notes.append(Note("flag", f"{lost:,} waits or switches could not be counted."))
     if seen.turns is not None:

@@ -42,6 +42,7 @@ SLOT_WORDS = {True: 12, False: 2}  # of `struct slot`, with attribution and with
 # switches.bpf.c: so many entries for each CPU, and the 64-bit words of each.
 EDGES, EDGE_WORDS = 4096, 7
 PLACES, PLACE_WORDS, FRAMES = 512, 31, 24
+WAKER_WORDS = 30
 SPOT_WORDS = 4  # of what throttle.bpf.c knows of a CPU
 WAKE_BYTES = 32  # of what wakeups.bpf.c keeps of a wake-up
 # timeline.bpf.c: a turn, the words of a spot, and the longest waits of each CPU.
@@ -155,6 +156,7 @@ class Switches(Counts):
         super().__init__(request, maps)
         # Who may see addresses is asked when the file is opened: it is read when no privilege is left.
         self.symbols = os.open("/proc/kallsyms", os.O_RDONLY) if request["stacks"] else None
+        self.known: tuple[list[str], list[int]] = ([], [])
 
     def read(self, last: bool) -> dict[str, Any]:
         """The edges so far, and with the last record the stacks; thread -1 stands for OTHERS."""
@@ -170,14 +172,14 @@ class Switches(Counts):
         lost = struct.unpack_from(f"<{2 * self.cpus}Q", self.maps["losts"])
         read = {"edges": edges, "lost_edges": sum(lost[::2])}
         if last and self.request["stacks"]:
-            read.update(stacks=self.stacks(), lost_stacks=sum(lost[1::2]))
+            self.known = self.functions()
+            read.update(stacks=self.stacks(), wakers=self.wakers(), lost_stacks=sum(lost[1::2]))
         return read
 
     def stacks(self) -> list[list[Any]]:
         """[pid, name, state, times, ns off the CPU, ns of them waiting for one, functions from the outermost
         in].
         """
-        names, addresses = self.functions()
         found = []
         for at in range(0, self.cpus * PLACES * PLACE_WORDS * 8, PLACE_WORDS * 8):
             used, pid, state, times, off_ns, waited_ns = struct.unpack_from(
@@ -186,15 +188,36 @@ class Switches(Counts):
             if not used:
                 continue
             name = name_of(pid, self.maps["places"][at + 40 : at + 56])
-            frames: list[str] = []
-            for address in struct.unpack_from(f"<{FRAMES}Q", self.maps["places"], at + 56):
-                number = bisect.bisect_right(addresses, address) - 1
-                if address and number >= 0:
-                    function = names[number]
-                    if frames or not function.startswith(OWN_FRAMES):
-                        frames.append(function)
-            found.append([pid, name, STATES[state & 3], times, off_ns, waited_ns, frames[::-1]])
+            frames = self.frames("places", at + 56)
+            found.append([pid, name, STATES[state & 3], times, off_ns, waited_ns, frames])
         return found
+
+    def wakers(self) -> list[list[Any]]:
+        """[pid, name, its functions, the waker's pid, name and functions, times, ns that it slept]."""
+        found = []
+        for at in range(0, self.cpus * PLACES * WAKER_WORDS * 8, WAKER_WORDS * 8):
+            used, waker, place, times, slept_ns = struct.unpack_from("<QIIQQ", self.maps["wakers"], at)
+            if not used:
+                continue
+            by = name_of(waker, self.maps["wakers"][at + 32 : at + 48])
+            slept = PLACE_WORDS * 8 * place
+            (pid,) = struct.unpack_from("<I", self.maps["places"], slept + 8)
+            name = name_of(pid, self.maps["places"][slept + 40 : slept + 56])
+            told = [-1 if waker == OTHERS else waker, by, self.frames("wakers", at + 48)]
+            found.append([pid, name, self.frames("places", slept + 56), *told, times, slept_ns])
+        return found
+
+    def frames(self, table: str, at: int) -> list[str]:
+        """The functions of the addresses that stand there, from the outermost in."""
+        names, addresses = self.known
+        frames: list[str] = []
+        for address in struct.unpack_from(f"<{FRAMES}Q", self.maps[table], at):
+            number = bisect.bisect_right(addresses, address) - 1
+            if address and number >= 0:
+                function = names[number]
+                if frames or not function.startswith(OWN_FRAMES):
+                    frames.append(function)
+        return frames[::-1]
 
     def functions(self) -> tuple[list[str], list[int]]:
         """Names and addresses of the kernel's functions, sorted; one for all where they are hidden."""

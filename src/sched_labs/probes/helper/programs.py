@@ -126,7 +126,8 @@ def plan(kernel: btf.Btf, shape: dict[str, Any]) -> tuple[str, btf.Defines, dict
         defines["FLAGS_OFFSET"] = kernel.must(b"task_struct", b"flags", (4,))
         if shape["stacks"]:
             defines["STACKS"] = 1
-            functions.append("on_wakeup")
+            points["on_waking"], _ = kernel.tasks("sched_waking", 0)
+            functions += ["on_wakeup", "on_waking"]
     elif shape["probe"] == "wakeups":
         defines["WAKES"] = wakes_of_each(shape["cpus"])
         points["on_waking"], _ = kernel.tasks("sched_waking", 0)

@@ -2,8 +2,8 @@
 
 A switch costs what a byte through a pipe between two threads on one CPU has left when the calls are taken off
 (context_switch.matrix).  Then the thread finds its first-level cache used by another: that costs what
-warmup.sweep measured for two threads that each walk at random through as much as fits there.  Who touches more
-pays more, and who touches less, or has its CPU back from the idle thread, pays less.
+warmup.sweep measured for two threads that each walk at random through as much as fits there.  Who touches
+more pays more, and who touches less, or has its CPU back from the idle thread, pays less.
 """
 
 from __future__ import annotations
