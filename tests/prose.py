@@ -21,9 +21,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sched_labs import machine
 from sched_labs.book.chapters import Chapter
 from sched_labs.claims.base import Judgement
 from sched_labs.core.result import Result, recorded
+from sched_labs.limits import cgroups
 from sched_labs.run.base import Experiment
 
 Answer = Callable[[str, dict[str, Any]], Result]
@@ -90,15 +92,24 @@ def line(chapter: Chapter, cell: int, place: int) -> str:
     return cells(chapter)[cell].splitlines()[place // 1000 - 1].strip()
 
 
-def run(chapter: Chapter, answer: Answer, patch: pytest.MonkeyPatch) -> Run:
-    """Run a chapter's cells, with `answer(kind, parameters)` in place of measuring."""
+def run(chapter: Chapter, answer: Answer, told: dict[str, Any] | None = None) -> Run:
+    """Run a chapter's cells, with `answer(kind, parameters)` in place of measuring.
+
+    `told` is what the survey says otherwise than this machine's; where it says anything, no group can be made.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        here = machine.survey()
+        facts = {key: replace(here.fact(key), value=value) for key, value in (told or {}).items()}
+        elsewhere = replace(here, facts=here.facts | facts)
+        patch.setattr(machine, "survey", lambda fresh=False: elsewhere)
+        patch.setattr(cgroups, "possible", lambda: (not told, "The groups are not yours." if told else ""))
+        patch.setattr(Experiment, "__call__", lambda self, **given: answer(self.name, given))
+        patch.setattr(Result, "summary", _summed_up_once())
+        return _run(chapter)
+
+
+def _run(chapter: Chapter) -> Run:
     done = Run()
-
-    def call(self: Experiment, **given: Any) -> Result:
-        return answer(self.name, given)
-
-    patch.setattr(Experiment, "__call__", call)
-    patch.setattr(Result, "summary", _summed_up_once())
     names: dict[str, Any] = {"__name__": "chapter", "_reached": done.reached.add}
     for number, source in enumerate(cells(chapter)):
         names["display"] = show = _Show()
@@ -204,12 +215,89 @@ def contrary_machine(kind: str, given: dict[str, Any]) -> Result:
         run.data = pd.concat([run.data, asleep], ignore_index=True)
     column, names = SWAPPED.get(kind, (chosen, None))
     if not column:
+        _contrary_besides(kind, run)
         return run
     names = list(dict.fromkeys(run.data[column])) if names is None else names
-    other = dict(zip(names, reversed(names), strict=True))
+    _rename(run, column, names, list(reversed(names)))
+    _contrary_besides(kind, run)
+    return run
+
+
+def _rename(run: Result, column: str, names: list[Any], others: list[Any], every: int = 1) -> None:
+    """Let names change places in every so manieth trial of a run."""
+    other = dict(zip(names, others, strict=True))
     for table in (run.data, *run.tables.values()):
         if column in table:
-            table[column] = table[column].map(lambda name: other.get(name, name))
+            turned = (table["trial"] % every == 0) if "trial" in table else True
+            table[column] = table[column].where(
+                ~pd.Series(turned, table.index), table[column].map(lambda name: other.get(name, name))
+            )
+
+
+def _times(run: Result, query: str, **factors: float) -> None:
+    """Multiply columns of the rows that a query chooses."""
+    rows = run.data.query(query).index
+    for column, factor in factors.items():
+        run.data[column] = run.data[column].astype(float)
+        run.data.loc[rows, column] *= factor
+
+
+def _contrary_besides(kind: str, run: Result) -> None:
+    """What more than names comes out otherwise there."""
+    if kind == "interpreter.script":  # the small buffer pays a tax, the large one none
+        _times(run, "threads == 2 and every > 0 and buffer_bytes == buffer_bytes.min()", cpu_ns=3)
+    elif kind == "policies.sweep":  # the fair scheduler keeps from the worker what it asks for
+        blocks = run.tables["blocks"]
+        kept = (blocks["policy"] == "OTHER") & (blocks["load"] == "heavy")
+        blocks["worker_cpu_ns"] = blocks["worker_cpu_ns"].where(~kept, blocks["worker_cpu_ns"] // 3)
+    elif kind == "ticks.gaps":  # a hypervisor takes the CPU in a rhythm of its own
+        run.facts["timer_interrupts"] //= 4
+    elif kind == "migration.cost":
+        _rename(run, "working_set_bytes", [16384, 4 << 20], [4 << 20, 16384])
+    elif kind == "pool.pinned":
+        _times(run, "placement == 'pinned'", p50_ns=0.5)
+        run.data["moves"] = run.data["moves"] * 0
+    elif kind == "context_switch.matrix":
+        run.data = _with_poll(run.data, 50)
+
+
+def _with_poll(data: pd.DataFrame, quicker: int) -> pd.DataFrame:
+    """The matrix with a hand-over by polling, from the futex between CPUs."""
+    far = data[(data["placement"] == "other_cpu") & (data["mechanism"] == "futex")]
+    polled = far.assign(mechanism="poll", elapsed_ns=far["elapsed_ns"] / quicker)
+    polled[["voluntary_switches", "involuntary_switches"]] = 0
+    return pd.concat([data, polled], ignore_index=True)
+
+
+def even_machine(kind: str, given: dict[str, Any]) -> Result:
+    """Two CPUs without BPF, where what is compared is alike: in every other trial the conditions change names."""
+    run = _elsewhere(recorded_machine(kind, given), cpu_model="an even processor")
+    chosen = next((column for column in COMPARED if column in run.data), "")
+    column, names = SWAPPED.get(kind, (chosen, None))
+    if kind == "warmup.sweep":
+        column = ""
+    if kind.startswith(NEED_BPF):
+        run.stands_in = "This machine has no BPF."
+    elif column:
+        names = list(dict.fromkeys(run.data[column])) if names is None else names
+        _rename(run, column, names, list(reversed(names)), every=2)
+    run.tables.pop("waits", None)
+    if kind == "own_program.watch" and given.get("trouble"):  # found, but second
+        found = run.tables["findings"]
+        run.tables["findings"] = pd.concat(
+            [found.assign(name="nothing"), found.assign(name=given["trouble"])], ignore_index=True
+        )
+    if kind == "warmup.sweep":  # noise, and nothing else
+        least = run.data.groupby(["access", "working_set_bytes"])["pass_ns"].transform("min")
+        run.data["pass_ns"] = least * (1 + run.data.index % 3)
+    if kind == "ipc.causes":  # what the partner touches makes no difference
+        often = run.data[run.data["condition"] == "switches"]
+        kept = run.data[run.data["condition"] != "bare"]
+        run.data = pd.concat([kept, often.assign(condition="bare")], ignore_index=True)
+    if kind == "interpreter.script":  # a tax in every other trial
+        _times(run, "threads == 2 and every > 0 and trial % 2", cpu_ns=0.5)
+    if kind == "wakeplace.sweep":
+        run.data[["to_waking_ns", "to_wakeup_ns", "to_switch_ns", "to_running_ns"]] = np.nan
     return run
 
 
@@ -230,8 +318,8 @@ def large_machine(kind: str, given: dict[str, Any]) -> Result:
                 table[column] = (table[column] / 4).astype(table[column].dtype)
     if kind == "warmup.sweep":
         later = run.data["condition"] == "after_switch"
-        run.facts["events"] = ["cache_misses"]
-        run.data["cache_misses"] = 10.0 + 90.0 * later
+        run.facts["events"] = ["LLC-load-misses"]
+        run.data["LLC-load-misses"] = 10.0 + 90.0 * later
     if kind == "wakeplace.sweep":
         rows = run.data[run.data["condition"] == "idle CPUs"]
         both = [rows.assign(condition=name) for name in ("previous CPU busy", "low migration cost")]
@@ -245,14 +333,34 @@ def large_machine(kind: str, given: dict[str, Any]) -> Result:
         ]
         run.tables["idle"] = pd.concat([idle, *more], ignore_index=True)
     if kind == "context_switch.matrix":
-        far = run.data[(run.data["placement"] == "other_cpu") & (run.data["mechanism"] == "futex")]
-        polled = far.assign(mechanism="poll", elapsed_ns=far["elapsed_ns"] / 50)
-        polled[["voluntary_switches", "involuntary_switches"]] = 0
-        run.data = pd.concat([run.data, polled], ignore_index=True)
+        run.data = _with_poll(run.data, 50)
+    if kind == "interpreter.script":  # the large buffer pays more
+        _times(run, "threads == 2 and every > 0 and buffer_bytes == buffer_bytes.max()", cpu_ns=3)
+    if kind == "fpu.state":  # a wide state, and no noise
+        _times(run, "registers == 'avx512' and condition == 'exchange'", elapsed_ns=2)
+    if kind == "tlb.switches":
+        run.facts["events"] = ["dTLB-load-misses"]
+        run.data["dTLB-load-misses"] = run.data["pages"].astype(float)
+    if kind == "ipc.causes":
+        run.data["cycles"], run.data["instructions"] = 400.0, 100.0
+        _times(run, "condition in ('streamer', 'busy')", lines=0.5)
+    if kind == "service.latency":  # ten times as many requests
+        run.data = pd.concat([run.data] * 10, ignore_index=True)
+    if kind == "service.contention":  # no hogs' p99 is like the quota's
+        _times(run, "neighbour == 'hogs'", latency_ns=5)
+    if kind == "pool.pinned":  # free workers move much, and a pin wins
+        _times(run, "placement == 'pinned'", p50_ns=0.25)
+        free = run.data["placement"] == "free"
+        run.data.loc[free, ["moves", "kernel_moves"]] = 100
+        run.data.loc[free, "moved_work_p50_ns"] = run.data.loc[free, "stayed_work_p50_ns"] + 5_000
+    if kind == "packets.udp":  # larger pieces are cut into several softirqs
+        _times(run, "way == 'segments' and batch > 1", net_rx=3)
+    if kind == "own_program.watch" and given.get("trouble"):
+        run.tables["findings"]["name"] = given["trouble"]
     return run
 
 
-NEED_TWO = ("wakeplace", "pool", "migration", "policies.hog", "smt", "numa", "reserved", "ipc", "isolation")
+NEED_TWO = ("pool", "migration", "policies.hog", "smt", "numa", "reserved", "isolation")
 NEED_BPF = ("attribution", "offcpu", "switchgraph", "observer")
 
 
@@ -296,7 +404,12 @@ LACKING = {
     "limit": ("service.", "quota", "quota + burst", "weight"),
     "policy": ("policies.sweep", "FIFO", "RR", "DEADLINE", "nice -10"),
     "lock": ("convoy.locks", "java_fair", "java_unfair", "java_fair_try", "java_unfair_try"),
-    "share_percent": ("quota.hog", 10, 20, 50),
+    "share_percent": ("quota.hog", 10, 20, 50, 80),
+    "condition": (
+        ("wakeplace.", "ipc."),
+        *("idle CPUs", "every CPU busy", "bound to an idle CPU", "sibling", "streamer", "busy"),
+    ),
+    "way": ("packets.", "segments"),
 }
 
 
@@ -311,5 +424,7 @@ MACHINES: dict[str, Answer] = {
     "recorded": recorded_machine,
     "contrary": contrary_machine,
     "large": large_machine,
+    "even": even_machine,
     "small": small_machine,
 }
+TOLD = {"small": {"cpu.arch": "aarch64", "kernel.scheduler": None}}

@@ -298,7 +298,7 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
-    parts = ["Dot plot on a logarithmic time axis: net cost of one switch with its 95 % interval."]
+    parts = ["Dot plot on a logarithmic time axis: net cost of one switch with its interval."]
     for place, rows in table.groupby("placement", sort=False):
         said = []
         for row in each(rows):

@@ -87,6 +87,7 @@ def pieces(result: Result) -> pd.DataFrame:
     softirqs_per_piece     NET_RX of the whole machine, median over trials; missing where they are not counted
     ns_per_piece, ns_lo_per_piece, ns_hi_per_piece   CPU time of the sending thread
     sender_ns_per_packet, sender_lo_ns_per_packet, sender_hi_ns_per_packet   the same for each packet
+    trials
     on_line                whether `parts` draws its line through it: a piece that takes one softirq
     Empty where this kernel sends no large pieces.
     """
@@ -96,6 +97,7 @@ def pieces(result: Result) -> pd.DataFrame:
         row: dict[str, Any] = {"batch": batch, "softirqs_per_piece": softirqs}
         row |= spread("ns", "per_piece", part["cpu_ns"] / part["calls"])
         row |= spread("sender", "ns_per_packet", part["cpu_ns"] / part["sent"])
+        row["trials"] = len(part)
         rows.append(row | {"on_line": not softirqs > ONE_SOFTIRQ})  # where they are not counted, all are
     return pd.DataFrame(rows)
 
