@@ -95,7 +95,7 @@ def line(chapter: Chapter, cell: int, place: int) -> str:
 def run(chapter: Chapter, answer: Answer, told: dict[str, Any] | None = None) -> Run:
     """Run a chapter's cells, with `answer(kind, parameters)` in place of measuring.
 
-    `told` is what the survey says otherwise than this machine's; where it says anything, no group can be made.
+    `told` is what the survey says otherwise than here; where it says anything, no group can be made.
     """
     with pytest.MonkeyPatch.context() as patch:
         here = machine.survey()
@@ -270,7 +270,7 @@ def _with_poll(data: pd.DataFrame, quicker: int) -> pd.DataFrame:
 
 
 def even_machine(kind: str, given: dict[str, Any]) -> Result:
-    """Two CPUs without BPF, where what is compared is alike: in every other trial the conditions change names."""
+    """Two CPUs without BPF; what is compared is alike: in every other trial the conditions change names."""
     run = _elsewhere(recorded_machine(kind, given), cpu_model="an even processor")
     chosen = next((column for column in COMPARED if column in run.data), "")
     column, names = SWAPPED.get(kind, (chosen, None))
