@@ -12,12 +12,10 @@ import pandas as pd
 import pytest
 from claim_cases import constructed
 from machines.layouts import layout, without_caches
-from test_experiments import documented_columns
 
 from sched_labs import draw as figures
 from sched_labs import kernels, machine
-from sched_labs.claims import judge
-from sched_labs.core import lock, registry
+from sched_labs.core import lock
 from sched_labs.core.errors import ParameterError
 from sched_labs.core.result import Result, from_json
 from sched_labs.kernels.errors import PackageError, QemuError
@@ -29,47 +27,8 @@ from sched_labs.topics.pinning.numa import experiment as numa
 from sched_labs.topics.pinning.reserved import experiment as reserved
 from sched_labs.topics.pinning.smt import experiment as smt
 
-KINDS = ["migration.cost", "smt.sharing", "numa.chase", "reserved.residents"]
 ALLOWED = sorted(os.sched_getaffinity(0))
 KIB = 1024
-
-
-# ---- what holds for all of them ----
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_summary_has_the_documented_columns(kind: str, tiny: Callable[[str], Result]) -> None:
-    prose = registry.find(kind).summarise.__doc__ or ""
-    columns = list(tiny(kind).summary().columns)
-    assert columns
-    assert set(documented_columns(prose)) - set(columns) == set()
-    assert [name for name in columns if name not in prose] == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_intervals_contain_their_medians(kind: str, tiny: Callable[[str], Result]) -> None:
-    table = tiny(kind).summary()
-    found = 0
-    for low in [name for name in table.columns if "_lo_" in name]:
-        middle = table[low.replace("_lo_", "_")]
-        known = middle.notna()
-        assert (table[low][known] <= middle[known]).all()
-        assert (middle[known] <= table[low.replace("_lo_", "_hi_")][known]).all()
-        found += 1
-    assert found
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_result_survives_being_kept_and_is_drawn_and_judged(
-    kind: str, tiny: Callable[[str], Result], tmp_path: Path
-) -> None:
-    result = tiny(kind)
-    again = from_json(result.to_json(), kind)
-    pd.testing.assert_frame_equal(again.summary(), result.summary())
-    figure = result.plot(recorded=again)
-    assert figure.caption.endswith(".")
-    assert figure.save(tmp_path / "figure.svg").stat().st_size > 1000
-    assert all(verdict.reason for _, verdict in judge(result))
 
 
 # ---- moves ----

@@ -13,14 +13,11 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 import pytest
-from test_experiments import documented_columns, gone
+from test_experiments import gone
 
-from sched_labs import draw as figures
 from sched_labs import workloads
-from sched_labs.claims import judge
-from sched_labs.core import registry
 from sched_labs.core.errors import ParameterError, ProbeError, WorkloadError
-from sched_labs.core.result import Result, from_json
+from sched_labs.core.result import Result
 from sched_labs.probes import status as switches
 from sched_labs.run import languages
 from sched_labs.topics.switching_less.batching import experiment as batching
@@ -32,64 +29,7 @@ from sched_labs.topics.switching_less.hops import experiment as hops
 from sched_labs.topics.switching_less.threads import experiment as threads
 from sched_labs.topics.switching_less.timers import figure as timers_figure
 
-KINDS = ["convoy.locks", "classify.processes", "hops.compared"]
-KINDS += ["threads.memory", "threads.touch", "threads.creation"]
-KINDS += ["batching.sweep", "herd.wakeups", "timers.aligned", "connections.sweep"]
-
-
 pytestmark = pytest.mark.usefixtures("own_lock")
-
-
-# ---- what holds for all of them ----
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_summary_has_the_documented_columns(kind: str, tiny: Callable[[str], Result]) -> None:
-    documented = documented_columns(registry.find(kind).summarise.__doc__)
-    assert list(tiny(kind).summary().columns)
-    assert set(documented) - set(tiny(kind).summary().columns) == set()
-    prose = registry.find(kind).summarise.__doc__ or ""
-    assert [name for name in tiny(kind).summary().columns if name not in prose] == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_intervals_contain_their_medians(kind: str, tiny: Callable[[str], Result]) -> None:
-    table = tiny(kind).summary()
-    for low in [name for name in table.columns if "_lo_" in name]:
-        high, middle = low.replace("_lo_", "_hi_"), low.replace("_lo_", "_")
-        rows = table[table[middle].notna()]
-        assert (rows[low] <= rows[middle]).all() and (rows[middle] <= rows[high]).all(), low
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_survives_being_saved(kind: str, tiny: Callable[[str], Result]) -> None:
-    again = from_json(tiny(kind).to_json())
-    assert again.summary().round(6).equals(tiny(kind).summary().round(6))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_is_drawn_alone_and_over_a_recorded_one(
-    kind: str, tiny: Callable[[str], Result], tmp_path: Path
-) -> None:
-    drawn = figures.draw(tiny(kind), recorded=tiny(kind))
-    for figure in (figures.draw(tiny(kind)), drawn):
-        assert figure.caption.endswith(".") and len(figure.alt) > 80 and "nan" not in figure.caption
-        assert not figure.data.empty
-    assert drawn.save(tmp_path / "figure.png").stat().st_size > 10_000
-    assert "recorded on" in drawn.alt
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_claims_are_judged_on_a_live_run(kind: str, tiny: Callable[[str], Result]) -> None:
-    said = list(judge(tiny(kind)))
-    assert said
-    assert all(verdict.reason.strip().endswith((".", ".)")) for _, verdict in said)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_stays_behind(kind: str, tiny: Callable[[str], Result]) -> None:
-    tiny(kind)
-    assert gone()
 
 
 # ---- locks ----

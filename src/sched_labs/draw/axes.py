@@ -6,7 +6,7 @@ Times are a machine's, unless a figure is drawn under the clock of a guest: see 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -180,6 +180,19 @@ def _mark_label(ax: Axes, name: str, x: float) -> Text:
         bbox={"facecolor": style.colour(style.PAPER), "edgecolor": "none", "pad": 0.5},
         annotation_clip=False,
     )
+
+
+def rows(ax: Axes, names: Sequence[str]) -> None:
+    """Rows from above down, one for each name, with neither ticks nor a grid between them."""
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.set_yticks(range(len(names)), names)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(visible=False, axis="y")
+
+
+def note(ax: Axes, text: str, at: tuple[Any, Any], offset: tuple[float, float], **look: Any) -> None:
+    """Write a small text so many points away from a place in the data."""
+    ax.annotate(text, at, xytext=offset, textcoords="offset points", fontsize=style.SMALL, **look)
 
 
 def beside(ax: Axes, y: float, text: str, offset: float, weight: str = "normal") -> None:

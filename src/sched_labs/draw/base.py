@@ -379,12 +379,17 @@ def dashed() -> dict[str, Any]:
     }
 
 
+def recorded_name(recorded: Drawable) -> str:
+    """What a legend calls a recorded run."""
+    return f"recorded: {machine_name(recorded.machine)}"
+
+
 def also_in_legend(recorded: Drawable | None, predictions: Sequence[Prediction], **look: Any) -> list[Line2D]:
     """What a legend adds for a recorded run, which looks so, and for predictions of times."""
     handles = []
     if recorded is not None:
-        name = f"recorded: {machine_name(recorded.machine)}"
-        handles.append(Line2D([], [], label=name, color=style.colour(style.RECORDED), **look))
+        look = {"color": style.colour(style.RECORDED), **look}
+        handles.append(Line2D([], [], label=recorded_name(recorded), **look))
     return handles + [Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions)]
 
 

@@ -190,9 +190,10 @@ def documented(one: Subject) -> list[str]:
         for name in (*one.result.tables, *one.result.facts)
         if not re.search(rf"\b{name}\b", _told(function))
     ]
+    promised = _promised(inspect.getdoc(summary) or "", list(one.table.columns))
     wrong += [
         f"The docstring of the summary describes {name}, which is no column of it."
-        for name in _promised(inspect.getdoc(summary) or "")
+        for name in promised
         if name not in one.table.columns
     ]
     return wrong
@@ -217,11 +218,18 @@ def _is_told(name: str, told: str) -> bool:
     return any(name.startswith(pattern) for pattern in patterns)
 
 
-def _promised(told: str) -> list[str]:
-    """The names that begin the lines of a docstring's table: a name or several, then two spaces or more."""
+def _promised(told: str, columns: Sequence[str]) -> list[str]:
+    """The names that begin the lines of a docstring's table: a name or several, then two spaces or more.
+
+    `round_trip_ns, _lo_, _hi_` stands for three of the columns.
+    """
     lines = [re.match(r"([a-z_0-9]+(?:, [a-z_0-9]+)*)(?: {2,}|$)", line) for line in told.splitlines()[1:]]
-    names = [name for found in lines if found for name in found[1].split(", ")]
-    return [name for name in names if not name.startswith("_")]
+    names: list[str] = []
+    for first, *others in (found[1].split(", ") for found in lines if found):
+        names.append(first)
+        for name in others:  # `name` itself where it is whole
+            names += [one for one in columns if name in one and one.replace(name, "_") == first] or [name]
+    return names
 
 
 def _unitless(table: pd.DataFrame) -> Iterator[str]:
@@ -286,6 +294,13 @@ def drawn(one: Subject) -> list[str]:
         for sentence in unreadable(figure)
     ]
     over = one.figures["over a recorded run"]
+    wrong += [
+        f"The caption or the alternative text of the figure {name} is no sentence, short, or says nan."
+        for name, figure in one.figures.items()
+        if not figure.caption.endswith(".")
+        or len(figure.alt) <= 80
+        or re.search(r"\bnan\b", figure.caption + figure.alt)
+    ]
     over.svg()  # raises for a colour that means nothing in the book
     # A figure may leave it out, or tell of it in words; it does not show it without saying so.
     if "recorded" in over.provenance and "recorded" not in over.alt + over.caption:

@@ -32,15 +32,9 @@ WORDS = {
     "no_own_limit": "no own limit,\nsibling busy",
 }
 _COLUMNS = (
-    "condition",
-    "own_limit_percent",
-    "outer_limit_percent",
-    "cpu_percent",
-    "cpu_lo_percent",
-    "cpu_hi_percent",
-    "own_throttled_percent",
-    "outer_throttled_percent",
-)
+    "condition", "own_limit_percent", "outer_limit_percent", "cpu_percent", "cpu_lo_percent",
+    "cpu_hi_percent", "own_throttled_percent", "outer_throttled_percent",
+)  # fmt: skip
 
 
 def frame(result: Drawable) -> pd.DataFrame:

@@ -29,31 +29,13 @@ HOG, THREADS = "quota.hog", "quota.threads"
 MORE_CPUS = 16  # for how many CPUs the formula is drawn beside this machine's
 _SHOWN = 3  # periods on the timeline, and a bit
 _HOG = (
-    "share_percent",
-    "period_ns",
-    "stalls",
-    "stall_ns",
-    "stall_lo_ns",
-    "stall_hi_ns",
-    "formula_stall_ns",
-    "tolerance_ns",
-    "throttled_percent",
-    "cpu_percent",
-)
+    "share_percent", "period_ns", "stalls", "stall_ns", "stall_lo_ns", "stall_hi_ns", "formula_stall_ns",
+    "tolerance_ns", "throttled_percent", "cpu_percent",
+)  # fmt: skip
 _THREADS = (
-    "threads",
-    "cpus",
-    "quota_ns",
-    "period_ns",
-    "ran_ns",
-    "ran_lo_ns",
-    "ran_hi_ns",
-    "formula_ran_ns",
-    "stall_ns",
-    "tolerance_ns",
-    "throttled_percent",
-    "cpu_percent",
-)
+    "threads", "cpus", "quota_ns", "period_ns", "ran_ns", "ran_lo_ns", "ran_hi_ns", "formula_ran_ns",
+    "stall_ns", "tolerance_ns", "throttled_percent", "cpu_percent",
+)  # fmt: skip
 
 
 def frame(result: Drawable) -> pd.DataFrame:

@@ -403,13 +403,9 @@ def model_error(result: Result) -> pd.DataFrame:
             }
         )
     names = [
-        "limit",
-        "demand_percent",
-        "throttled_percent",
-        "model_throttled_percent",
-        "off_by_points",
+        "limit", "demand_percent", "throttled_percent", "model_throttled_percent", "off_by_points",
         "p99_ns",
-    ]
+    ]  # fmt: skip
     names += ["model_p99_ns", "second_mode_ns", "model_second_mode_ns", "off_by_bars"]
     return pd.DataFrame(rows, columns=names)
 

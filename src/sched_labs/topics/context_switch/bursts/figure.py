@@ -26,16 +26,9 @@ from sched_labs.draw.base import (
 
 KIND = "bursts.spacing"
 _COLUMNS = (
-    "burst",
-    "stint_lines",
-    "rounds",
-    "spacing_ns",
-    "extra_ns",
-    "extra_lo_ns",
-    "extra_hi_ns",
-    "floor_ns",
+    "burst", "stint_lines", "rounds", "spacing_ns", "extra_ns", "extra_lo_ns", "extra_hi_ns", "floor_ns",
     "seen",
-)
+)  # fmt: skip
 
 
 def frame(result: Drawable) -> pd.DataFrame:

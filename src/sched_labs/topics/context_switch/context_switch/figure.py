@@ -27,18 +27,9 @@ from sched_labs.draw.base import (
 
 KIND = "context_switch.matrix"
 _COLUMNS = (
-    "mechanism",
-    "between",
-    "placement",
-    "round_trip_ns",
-    "alone_ns",
-    "switches_per_round_trip",
-    "expected_switches_per_round_trip",
-    "net_per_switch_ns",
-    "net_lo_ns",
-    "net_hi_ns",
-    "flagged",
-)
+    "mechanism", "between", "placement", "round_trip_ns", "alone_ns", "switches_per_round_trip",
+    "expected_switches_per_round_trip", "net_per_switch_ns", "net_lo_ns", "net_hi_ns", "flagged",
+)  # fmt: skip
 PLACES = {
     "same_cpu": "on the same CPU",
     "other_cpu": "on two CPUs",

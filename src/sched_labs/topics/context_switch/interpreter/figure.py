@@ -26,15 +26,8 @@ from sched_labs.draw.base import (
 
 KIND = "interpreter.script"
 _COLUMNS = (
-    "placement",
-    "buffer_bytes",
-    "one_ns",
-    "calls_ns",
-    "tax_ns",
-    "tax_lo_ns",
-    "tax_hi_ns",
-    "floor_ns",
-)
+    "placement", "buffer_bytes", "one_ns", "calls_ns", "tax_ns", "tax_lo_ns", "tax_hi_ns", "floor_ns",
+)  # fmt: skip
 _ROW = 30.0
 
 

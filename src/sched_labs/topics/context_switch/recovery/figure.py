@@ -30,15 +30,9 @@ from . import experiment as recovery
 KIND = "recovery.curve"
 _COLUMNS = ("working_set_bytes", "block_index", "since_ns", "ratio", "ratio_lo", "ratio_hi", "floor_ratio")
 _SUMMARY = (
-    "working_set_bytes",
-    "partner_bytes",
-    "alone_ns_per_access",
-    "first_ratio",
-    "extra_ns",
-    "seen",
-    "recovered_ns",
-    "recovered",
-)
+    "working_set_bytes", "partner_bytes", "alone_ns_per_access", "first_ratio", "extra_ns", "seen",
+    "recovered_ns", "recovered",
+)  # fmt: skip
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 

@@ -29,19 +29,9 @@ from sched_labs.draw.base import (
 
 KIND = "warmup.sweep"
 _COLUMNS = (
-    "access",
-    "working_set_bytes",
-    "partner_bytes",
-    "alone_ns",
-    "extra_ns",
-    "extra_lo_ns",
-    "extra_hi_ns",
-    "floor_ns",
-    "seen",
-    "direct_ns",
-    "direct_lo_ns",
-    "direct_hi_ns",
-)
+    "access", "working_set_bytes", "partner_bytes", "alone_ns", "extra_ns", "extra_lo_ns", "extra_hi_ns",
+    "floor_ns", "seen", "direct_ns", "direct_lo_ns", "direct_hi_ns",
+)  # fmt: skip
 # Both kinds of access are warm-up and keep its colour; the marker and the weight tell them apart.
 _MARKERS = {"random": "o", "sequential": "s"}
 _WIDTHS = {"random": 2.6, "sequential": 1.5}

@@ -24,17 +24,9 @@ from sched_labs.topics.context_switch.context_switch.figure import PLACES
 
 KIND = "yielding.semantics"
 _COLUMNS = (
-    "placement",
-    "policy",
-    "condition",
-    "switches_per_yield",
-    "switches_lo_per_yield",
-    "switches_hi_per_yield",
-    "voluntary_per_yield",
-    "involuntary_per_yield",
-    "yield_ns",
-    "counts_agree",
-)
+    "placement", "policy", "condition", "switches_per_yield", "switches_lo_per_yield",
+    "switches_hi_per_yield", "voluntary_per_yield", "involuntary_per_yield", "yield_ns", "counts_agree",
+)  # fmt: skip
 _POLICIES = ("other", "batch", "fifo")
 _CONDITIONS = {"alone": "one yields", "together": "two yield"}
 _ROW, _HEAD = 17.0, 42.0

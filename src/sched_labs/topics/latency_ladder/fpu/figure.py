@@ -31,16 +31,9 @@ from sched_labs.draw.base import (
 KIND = "fpu.state"
 NAMES = {"sse": "SSE", "avx": "AVX", "avx512": "AVX-512", "neon": "NEON"}
 _COLUMNS = (
-    "registers",
-    "in_use_bytes",
-    "image_bytes",
-    "switch_ns",
-    "extra_ns",
-    "extra_lo_ns",
-    "extra_hi_ns",
-    "floor_ns",
-    "seen",
-)
+    "registers", "in_use_bytes", "image_bytes", "switch_ns", "extra_ns", "extra_lo_ns", "extra_hi_ns",
+    "floor_ns", "seen",
+)  # fmt: skip
 
 
 def frame(result: Drawable) -> pd.DataFrame:

@@ -37,18 +37,9 @@ SETTINGS = {
     "cpu_0": "“With CPU affinity to CPU 0”",
 }
 _COLUMNS = (
-    "loop",
-    "affinity",
-    "cpus",
-    "assumed_per_iteration",
-    "counted_per_iteration",
-    "published_ns",
-    "published_lo_ns",
-    "published_hi_ns",
-    "counted_ns",
-    "counted_lo_ns",
-    "counted_hi_ns",
-)
+    "loop", "affinity", "cpus", "assumed_per_iteration", "counted_per_iteration", "published_ns",
+    "published_lo_ns", "published_hi_ns", "counted_ns", "counted_lo_ns", "counted_hi_ns",
+)  # fmt: skip
 _ROW, _HEAD = 24.0, 44.0
 
 

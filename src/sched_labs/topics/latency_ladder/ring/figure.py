@@ -29,17 +29,9 @@ from sched_labs.draw.base import (
 KIND = "ring.sweep"
 TITLES = {"sequential": "each sums its memory in order (lat_ctx)", "random": "each walks it in random order"}
 _COLUMNS = (
-    "rings",
-    "access",
-    "processes",
-    "size_bytes",
-    "footprint_bytes",
-    "net_ns",
-    "net_lo_ns",
-    "net_hi_ns",
-    "seen",
-    "switches_per_hop",
-)
+    "rings", "access", "processes", "size_bytes", "footprint_bytes", "net_ns", "net_lo_ns", "net_hi_ns",
+    "seen", "switches_per_hop",
+)  # fmt: skip
 _LINE_HEIGHT = 0.12  # of a label, as a part of a panel's height
 _STRENGTHS = (0.35, 0.55, 0.75, 1.0)
 

@@ -43,16 +43,9 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "processes_8": {"marker": "s", "linewidth": 2.4},
 }
 _COLUMNS = (
-    "pages",
-    "condition",
-    "walk_ns",
-    "extra_ns",
-    "extra_lo_ns",
-    "extra_hi_ns",
-    "space_ns",
-    "space_seen",
+    "pages", "condition", "walk_ns", "extra_ns", "extra_lo_ns", "extra_hi_ns", "space_ns", "space_seen",
     "floor_ns",
-)
+)  # fmt: skip
 
 
 def frame(result: Drawable) -> pd.DataFrame:

@@ -36,20 +36,9 @@ WORDS = {
 }
 FAINT = 0.4
 _COLUMNS = (
-    "touch",
-    "distance",
-    "working_set_bytes",
-    "stay_ns",
-    "warmup_ns",
-    "warmup_lo_ns",
-    "warmup_hi_ns",
-    "call_ns",
-    "call_lo_ns",
-    "call_hi_ns",
-    "cost_ns",
-    "floor_ns",
-    "seen",
-)
+    "touch", "distance", "working_set_bytes", "stay_ns", "warmup_ns", "warmup_lo_ns", "warmup_hi_ns",
+    "call_ns", "call_lo_ns", "call_hi_ns", "cost_ns", "floor_ns", "seen",
+)  # fmt: skip
 
 
 def frame(result: Drawable) -> pd.DataFrame:

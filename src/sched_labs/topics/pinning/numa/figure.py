@@ -19,15 +19,9 @@ from sched_labs.draw.base import (
 
 KIND = "numa.chase"
 _COLUMNS = (
-    "working_set_bytes",
-    "cpu_node",
-    "memory_node",
-    "load_ns",
-    "load_lo_ns",
-    "load_hi_ns",
-    "local",
+    "working_set_bytes", "cpu_node", "memory_node", "load_ns", "load_lo_ns", "load_hi_ns", "local",
     "slowdown_ratio",
-)
+)  # fmt: skip
 
 
 def frame(result: Drawable) -> pd.DataFrame:

@@ -26,15 +26,9 @@ from sched_labs.draw.base import (
 
 KIND = "smt.sharing"
 _COLUMNS = (
-    "pair",
-    "placement",
-    "work",
-    "speed_share",
-    "speed_lo_share",
-    "speed_hi_share",
-    "both_share",
+    "pair", "placement", "work", "speed_share", "speed_lo_share", "speed_hi_share", "both_share",
     "switches_per_s",
-)
+)  # fmt: skip
 # Two cores are the baseline; on one CPU each waits while the other has it; siblings share what a core has.
 _LOOKS = {
     "cores": (style.ALONE, "o", "on two cores"),

@@ -29,20 +29,9 @@ from sched_labs.draw.base import (
 
 KIND = "slices.sweep"
 _COLUMNS = (
-    "hogs",
-    "wished_slice_ns",
-    "moved_slice_ns",
-    "turns",
-    "stint_p50_ns",
-    "stint_lo_ns",
-    "stint_hi_ns",
-    "gap_p50_ns",
-    "gap_lo_ns",
-    "gap_hi_ns",
-    "gap_p90_ns",
-    "slice_ns",
-    "tick_ns",
-)
+    "hogs", "wished_slice_ns", "moved_slice_ns", "turns", "stint_p50_ns", "stint_lo_ns", "stint_hi_ns",
+    "gap_p50_ns", "gap_lo_ns", "gap_hi_ns", "gap_p90_ns", "slice_ns", "tick_ns",
+)  # fmt: skip
 _LOOKS: dict[str, dict[str, Any]] = {
     "stint": {"color": style.colour(style.ALONE), "marker": "s"},
     "gap": {"color": style.colour(style.PREEMPTED), "marker": "o"},
