@@ -168,6 +168,37 @@ def contradictions(text: str) -> Iterator[str]:
                 yield f"a factor below one: {line.strip()}"
 
 
+# Which way a comparison went.  Not the words of a quantile ("1 ms or more") and of what is counted ("longer
+# than a tick"), which are true whatever the number beside them.
+_DIRECTION = re.compile(
+    r"\b(?<!or )(more|fewer|less|faster|slower|quicker|longer|shorter|cheaper|dearer|earlier|later|higher"
+    r"|lower|better|worse|twice)\b(?! (\w+ )?than\b)"
+)
+_ASKED = ("predict",)  # a question names no outcome
+_HOW = ("measured", "instead")  # what was subtracted from what
+
+
+def directions(chapter: Chapter) -> Iterator[str]:
+    """Words that say which way a comparison went, printed whichever way it did: in no branch of a cell."""
+    for number, source in enumerate(cells(chapter)):
+        for text in _unconditional(ast.parse(source)):
+            if " " in text.strip() and _DIRECTION.search(text):
+                yield f"cell {number}: {text.strip()}"
+
+
+def _unconditional(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.If | ast.IfExp):
+        yield from _unconditional(node.test)
+    elif isinstance(node, ast.Constant):
+        yield from [node.value] if isinstance(node.value, str) else []
+    elif not (
+        (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _ASKED)
+        or (isinstance(node, ast.keyword) and node.arg in _HOW)
+    ):
+        for child in ast.iter_child_nodes(node):
+            yield from _unconditional(child)
+
+
 # ---- machines ----------------------------------------------------------------------------------------------
 #
 # One was recorded.  The others are CONSTRUCTED of its runs: no machine measured them, and what they are for

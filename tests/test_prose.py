@@ -50,6 +50,25 @@ def test_what_no_run_can_make_true_is_found(text: str, wrong: bool) -> None:
     assert bool(list(prose.contradictions(text))) == wrong
 
 
+@pytest.mark.parametrize("chapter", CHAPTERS.values(), ids=lambda part: part.name)
+def test_no_direction_is_named_but_in_a_branch(chapter: Chapter) -> None:
+    assert list(prose.directions(chapter)) == []
+
+
+@pytest.mark.parametrize(
+    ("cell", "named"),
+    [
+        ('print(f"the pin is {n} ns faster")', True),
+        ('print("the pin is faster" if n > 0 else "no win is seen")', False),
+        ('print(f"{share:.0%} take longer than a tick; one in a hundred {n} ms or more")', False),
+        ('guess = predict("a.b", "How much longer does it take?")', False),
+    ],
+)
+def test_a_direction_in_no_branch_is_found(cell: str, named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prose, "cells", lambda chapter: [cell])
+    assert bool(list(prose.directions(CHAPTERS["01-context-switch"]))) == named
+
+
 def test_a_contrary_machine_turns_a_comparison_round() -> None:
     usual, other = (
         answer("omission.compared", {}).summary().set_index("client")

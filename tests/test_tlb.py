@@ -151,6 +151,6 @@ def test_the_caption_tells_what_one_and_what_seven_cost() -> None:
     )
     assert "Seven processes in between: 64 pages 9.5 µs and 1024 pages 9.5 µs." in figure.alt
     assert made(one=8000).plot().caption.endswith("from one other process, 8 µs.")
-    assert "no more than coming back from as many threads" in made(seven=0).plot().caption
+    assert "does not stand clear of the noise" in made(seven=0).plot().caption
     with pytest.raises(ResultError):
         made(conditions=("nothing",)).plot()

@@ -162,7 +162,7 @@ def _floor(ax: Axes, table: pd.DataFrame) -> list[Any]:
 def _caption(table: pd.DataFrame) -> str:
     many = table[(table["condition"] == "processes_8") & table["space_seen"] & (table["space_ns"] > 0)]
     if many.empty:
-        return "Coming back from other processes costs no more than coming back from as many threads."
+        return "What other processes cost beyond as many threads does not stand clear of the noise."
     top = highest(many, "space_ns")
     text = (
         f"Over {axes.number_text(top['pages'], 5)} pages, coming back from seven other processes costs "
