@@ -261,7 +261,7 @@ def _no_burst(known: Evidence) -> Verdict:
         raise CannotTell("No quota was set on this kernel for this table.")
     if known.quota["burst_counted"]:
         return Verdict(FAILS, "cpu.stat counts bursts: a group can be given some.")
-    return Verdict(HOLDS, "cpu.stat knows no bursts.")
+    raise CannotTell("cpu.stat knows no bursts, and what a period overran by at a tick was not counted.")
 
 
 def _throttles_all(known: Evidence) -> Verdict:

@@ -70,11 +70,17 @@ def _refill(table: pd.DataFrame) -> Verdict:
     Design: where the processor keeps address spaces apart, nothing is refilled, and nothing can be told.
     Opponent: a larger set than the run walked would need more refills; the page says how many pages it took.
     """
-    _flushed(table)
+    whole = _flushed(table)
     rows = table[(table.condition == "process") & table.space_ns.notna()]
     if rows.empty:
         raise CannotTell("This run has no switch to another process.")
     top = rows.sort_values("space_ns").iloc[-1]
+    there = rows[rows.pages == whole.pages]
+    if (there.space_hi_ns < 0.5 * whole.space_lo_ns).any():
+        raise CannotTell(
+            f"One other process flushed nothing that had to be refilled: at {whole.pages} pages it costs "
+            f"{ns(there.space_ns.iloc[0])}, seven cost {ns(whole.space_ns)}."
+        )
     text = (
         f"at most {ns(top.space_ns)} (at {top.pages} pages, interval {ns(top.space_lo_ns)} to "
         f"{ns(top.space_hi_ns)})."
