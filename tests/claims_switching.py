@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
-from claim_cases import Case, judged, of, without_a_case
+from claim_cases import Case
 
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 from sched_labs.probes import status as switches
 
-CLAIMS = of("convoy", "classify", "hops", "threads", "batching", "herd", "timers", "connections")
-CLAIM = {claim.id: claim for claim in CLAIMS}
 Row = dict[str, Any]
 
 
@@ -309,12 +306,3 @@ CONNECTION_CASES: list[Case] = [
 ]  # fmt: skip
 
 CASES = [*LOCK_CASES, *PROCESS_CASES, *HOP_CASES, *THREAD_CASES, *WAKING_CASES, *CONNECTION_CASES]
-
-
-@pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)])
-def test_a_constructed_summary_is_judged(case: Case) -> None:
-    judged(CLAIM[case[0]], case)
-
-
-def test_every_claim_has_a_case_for_every_outcome() -> None:
-    assert without_a_case(CLAIMS, CASES) == set()

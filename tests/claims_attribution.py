@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from claim_cases import Case, judged, of, without_a_case
+from claim_cases import Case
 
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 from sched_labs.probes.waits import OCCUPANTS
-
-CLAIMS = {
-    claim.id: claim
-    for claim in of("attribution", "observer", "interference", "switchgraph", "offcpu", "instruments")
-}
 
 
 def rows(
@@ -182,17 +176,3 @@ CASES: list[Case] = [
     ("002-061", HOLDS, rows("rival", {"kernel_thread": 0.8}), "80.0%"),
     ("002-061", UNKNOWN, rows("rival", {"kernel_thread": 0.5}), "spans 0.5"),
 ]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}")
-def test_claim(case: Case) -> None:
-    judged(CLAIMS[case[0]], case)
-
-
-def test_every_outcome_has_a_case() -> None:
-    assert (
-        without_a_case(
-            of("attribution", "observer", "interference", "switchgraph", "offcpu", "instruments"), CASES
-        )
-        == set()
-    )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from claim_cases import Case, judged, of, without_a_case
+from claim_cases import Case
 
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 
 MS = 1e6
 NAN = float("nan")
-CLAIM = {claim.id: claim for claim in of("quota", "service", "isolation", "throttle", "nested")}
 
 
 def hog(
@@ -243,12 +241,3 @@ CASES: list[Case] = [
     ("002-115", UNKNOWN, [service(delay=(NAN, NAN, NAN)), free()], "keeps no run delay"),
     ("002-115", UNKNOWN, [service(throttled=0), free()], "Only 0 %"),
 ]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}")
-def test_each_outcome_on_a_constructed_summary(case: Case) -> None:
-    judged(CLAIM[case[0]], case)
-
-
-def test_every_claim_has_a_case_for_every_outcome() -> None:
-    assert without_a_case(of("quota", "service", "isolation", "throttle", "nested"), CASES) == set()

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from claim_cases import Case, judged, of, without_a_case
+from claim_cases import Case
 from ladder_lab import KIB
 
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
-
-OURS = [
-    *of("reference"),
-    *of("loops"),
-    *of("ring"),
-    *of("fpu"),
-    *of("tlb"),
-]
-CLAIM = {claim.id: claim for claim in OURS}
 
 
 def rung(name: str, cost: float, half: float = 0.0, calls: float = float("nan")) -> dict[str, Any]:
@@ -249,12 +239,3 @@ TLB: list[Case] = [
 ]
 
 CASES = [*REFERENCE, *LOOPS, *RING, *FPU, *TLB]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}")
-def test_each_claim_on_constructed_summaries(case: Case) -> None:
-    judged(CLAIM[case[0]], case)
-
-
-def test_every_claim_has_a_case_for_every_outcome() -> None:
-    assert without_a_case(OURS, CASES) == set()

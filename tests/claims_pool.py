@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
-from claim_cases import Case, judged, of, without_a_case
+from claim_cases import Case
 
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 
-CLAIMS = of("pool")
-CLAIM = {claim.id: claim for claim in CLAIMS}
 Row = dict[str, Any]
 
 
@@ -85,12 +82,3 @@ CASES: list[Case] = [
     ("000-077", UNKNOWN, [case(), case(intruder="short", p99=3.6e6)], "span 3.4 ms"),
     ("000-077", UNKNOWN, [case(), case(intruder="short", stall=1e6)], "took 1 ms"),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("one", CASES, ids=[f"{c[0]}-{c[1].split()[0]}-{i}" for i, c in enumerate(CASES)])
-def test_a_constructed_summary_is_judged(one: Case) -> None:
-    judged(CLAIM[one[0]], one)
-
-
-def test_every_claim_has_a_case_for_every_outcome() -> None:
-    assert without_a_case(CLAIMS, CASES) == set()

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
-from claim_cases import ON_ONE_CPU, Case, judged, of, without_a_case
+from claim_cases import Case
 
-from sched_labs.claims import FAILS, HOLDS, UNKNOWN, all_claims
+from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 
-CLAIMS = of("migration", "smt", "numa", "reserved", *ON_ONE_CPU)
-CLAIM = {claim.id: claim for claim in CLAIMS}
 Row = dict[str, Any]
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -176,18 +173,3 @@ RESIDENT_CASES: list[Case] = [
     ("000-078", UNKNOWN, [resident(5, "softirq", tick_free=True)], "none is told"),
 ]  # fmt: skip
 CASES = MOVE_CASES + TURN_CASES + PAIR_CASES + NODE_CASES + RESIDENT_CASES
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]}, {case[3]}")
-def test_a_claim_is_judged_by_its_intervals(case: Case) -> None:
-    judged(CLAIM[case[0]], case)
-
-
-def test_every_claim_has_a_case_for_each_outcome() -> None:
-    assert without_a_case(CLAIMS, CASES) == set()
-
-
-def test_no_other_topic_has_a_claim_of_the_same_id() -> None:
-    """judge() finds a claim by its id: a second one would hide the first."""
-    every = [claim.id for claim in all_claims()]
-    assert [claim.id for claim in CLAIMS if every.count(claim.id) > 1] == []
