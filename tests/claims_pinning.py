@@ -145,12 +145,7 @@ NODE_CASES: list[Case] = [
 
 
 def resident(
-    rate: float,
-    kind: str = "timer",
-    *,
-    condition: str = "cpuset",
-    tick_free: bool = False,
-    half: float = 0.1,
+    rate: float, kind: str = "timer", *, condition: str = "cpuset", tick_free: bool = False, half: float = 0.1
 ) -> Row:
     name = {"timer": "LOC", "call": "RES", "anybody": "whoever took the CPU"}.get(kind, kind)
     return {"condition": condition, "kind": kind, "name": name, "tick_free": tick_free} | spread(

@@ -50,7 +50,7 @@ def test_every_distance_is_a_case_where_it_is_another_cpu(on: Any) -> None:
     # other_cpu takes the last CPU of another core: 5, behind the same cache, so that same_cache is that case.
     assert placement.other_cpu(7) == 5
     assert context_switch.default_placements(topology, 7) == [
-        *("same_cpu", "smt_sibling", "other_cache", "other_cpu", "unpinned"),
+        *("same_cpu", "smt_sibling", "other_cache", "other_cpu", "unpinned")
     ]
     assert context_switch._partners(run(), context_switch.PLACEMENTS, topology, 7) == {
         "same_cpu": 7, "smt_sibling": 6, "same_cache": 5, "other_cache": 3, "other_cpu": 5, "unpinned": None,

@@ -45,9 +45,7 @@ def test_each_condition_that_this_machine_has_is_measured(tiny: Result) -> None:
 
 
 def test_it_switches_where_it_was_told_to(tiny: Result) -> None:
-    data = tiny.data.assign(
-        switches=tiny.data["voluntary_switches"] + tiny.data["involuntary_switches"],
-    )
+    data = tiny.data.assign(switches=tiny.data["voluntary_switches"] + tiny.data["involuntary_switches"])
     per_cpu_ms = data["switches"] / data["cpu_ns"] * 1e6
     median = per_cpu_ms.groupby(data["condition"]).median()
     assert median["switches"] > 1  # asked for five in each millisecond of its own time

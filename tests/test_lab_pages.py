@@ -98,8 +98,7 @@ def test_instructors_find_the_notes_of_every_lab() -> None:
 
 
 @pytest.mark.parametrize(
-    "page, least",
-    [("book/instructors.md", 12), ("book/setup.md", 6), ("book/labs.md", 5), ("README.md", 12)],
+    "page, least", [("book/instructors.md", 12), ("book/setup.md", 6), ("book/labs.md", 5), ("README.md", 12)]
 )
 def test_readers_are_told_of_commands_that_exist(page: str, least: int) -> None:
     """Every command in the page is one that the program takes, with those options."""

@@ -106,10 +106,7 @@ def test_softirqs_and_ticks_are_read_by_name(monkeypatch: pytest.MonkeyPatch) ->
     tick_ns = 1e9 / os.sysconf("SC_CLK_TCK")
     look = packets._look([9, 10], {"sender": 0, "receiver": 1})
     assert look.net_rx == 42
-    assert look.cpu_ns == {
-        "sender": (7 * tick_ns, 19 * tick_ns),
-        "receiver": (5 * tick_ns, 5 * tick_ns),
-    }
+    assert look.cpu_ns == {"sender": (7 * tick_ns, 19 * tick_ns), "receiver": (5 * tick_ns, 5 * tick_ns)}
     assert look.ksoftirqd == 7
 
 

@@ -88,10 +88,7 @@ def test_every_case_has_its_trials_and_its_requests(tiny: Result) -> None:
     data = tiny.data
     assert len(data) == 2 * 2 * 3 * 2 and not data.duplicated([*pool.KEYS, "trial"]).any()
     assert (data["requests"] == data["sent"]).all()
-    assert data.groupby("owner")["requests"].agg(["min", "max"]).to_numpy().tolist() == [
-        [75, 75],
-        [150, 150],
-    ]
+    assert data.groupby("owner")["requests"].agg(["min", "max"]).to_numpy().tolist() == [[75, 75], [150, 150]]
     assert (data["p50_ns"] <= data["p99_ns"]).all() and (data["p99_ns"] <= data["max_ns"]).all()
     assert not (data["wait_max_ns"] < 0).any()
     assert (data["dispatched_late_p99_ns"].isna() == (data["owner"] == "thread")).all()

@@ -168,11 +168,7 @@ def test_a_real_time_hog_is_named() -> None:
     may = subprocess.run(["chrt", "-f", "1", "true"], capture_output=True, check=False)
     if may.returncode:
         pytest.skip("this user may not use real-time policies")
-    with (
-        running(HOG) as pids,
-        runqlat.watch(pids, 3, attribution=True) as probe,
-        running(code) as real_time,
-    ):
+    with running(HOG) as pids, runqlat.watch(pids, 3, attribution=True) as probe, running(code) as real_time:
         probe.start()
         before = ran_ns(real_time)
         time.sleep(1.0)

@@ -120,7 +120,7 @@ def test_the_figure_says_when_each_set_is_back() -> None:
     )
     assert "3 times as long at first, within 5 % after 31 µs" in figure.alt and "20 µs" in figure.alt
     assert list(figure.data.columns) == [
-        *("working_set_bytes", "block_index", "since_ns", "ratio", "ratio_lo", "ratio_hi", "floor_ratio"),
+        *("working_set_bytes", "block_index", "since_ns", "ratio", "ratio_lo", "ratio_hi", "floor_ratio")
     ]
     assert "<svg" in figure.svg()
 

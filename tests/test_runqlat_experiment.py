@@ -249,8 +249,7 @@ def made(counted: int, timed: int, switches: int) -> list[str]:
         workloads.Record("chunk", {"ns": 500, "threshold_ns": 10_000}),
         *[workloads.Record("gap", {"worker": 0, "at_ns": 0, "ns": timed, "switches": 1})] * counted,
         workloads.Record(
-            "worker",
-            {"worker": 0, "chunks": 1, "voluntary": 0, "involuntary": switches, "lost": 0},
+            "worker", {"worker": 0, "chunks": 1, "voluntary": 0, "involuntary": switches, "lost": 0}
         ),
     ]
     clocks = experiment._own_clocks(run, chunk)

@@ -201,9 +201,7 @@ def test_the_same_seed_starts_the_same_processes() -> None:
 # ---- hops ----
 
 
-def test_hops_in_one_thread_need_no_kernel_and_hops_between_threads_do(
-    tiny: Callable[[str], Result],
-) -> None:
+def test_hops_in_one_thread_need_no_kernel_and_hops_between_threads_do(tiny: Callable[[str], Result]) -> None:
     table = tiny("hops.compared").summary().set_index("by")
     assert {"call", "stack", "ucontext", "asyncio", "pipe", "futex"} <= set(table.index)
     assert (table.trials == 3).all()

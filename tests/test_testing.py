@@ -118,18 +118,10 @@ DAMAGE: list[tuple[str, Callable[[Subject], Subject], str]] = [
     ("documented", with_data("elapsed", 0.5), "elapsed of the data has no unit"),
     ("documented", with_found(facts={"mood": 1}), "does not say what it found as mood"),
     ("documented", with_found(tables=MOODS), "found as moods"),
-    (
-        "documented",
-        with_found(tables=MOODS),
-        "table moods does not describe",
-    ),
+    ("documented", with_found(tables=MOODS), "table moods does not describe"),
     ("documented", with_table(lambda t: t.assign(mood=1)), "summary does not describe its column mood"),
     ("documented", with_table(lambda t: t.assign(wait=0.5)), "wait of the summary has no unit"),
-    (
-        "documented",
-        with_table(lambda t: t.drop(columns="floor_ns")),
-        "floor_ns, which is no column",
-    ),
+    ("documented", with_table(lambda t: t.drop(columns="floor_ns")), "floor_ns, which is no column"),
     (
         "documented",
         with_figure(lambda f: with_words(f, data=f.data.assign(mood=1))),

@@ -159,10 +159,7 @@ def hog_result(gaps: dict[int, list[float]], throttled: int = 5) -> Result:
         {"cpus": 2},
         {"slice_ns": 5 * MS, "tick_ns": 4 * MS},
         {"blocks": pd.DataFrame(blocks)},
-        {
-            "default_period_ns": 100 * MS,
-            "stat_fields": ["nr_periods", "nr_throttled", "throttled_usec"],
-        },
+        {"default_period_ns": 100 * MS, "stat_fields": ["nr_periods", "nr_throttled", "throttled_usec"]},
     )
 
 

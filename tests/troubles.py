@@ -50,10 +50,7 @@ class Case:
 @contextlib.contextmanager
 def apart() -> Iterator[Group]:
     """A group of much weight, and this process in another one: it would starve beside it."""
-    with (
-        cgroups.group("case", weight=WEIGHT) as group,
-        cgroups.group("watcher", weight=WEIGHT) as watcher,
-    ):
+    with cgroups.group("case", weight=WEIGHT) as group, cgroups.group("watcher", weight=WEIGHT) as watcher:
         watcher.add(os.getpid())
         with contextlib.suppress(PlacementError):  # the group of all our groups, where it is ours
             Group(group.path.rpartition("/")[0], group.version).weigh(WEIGHT)
@@ -292,10 +289,7 @@ def short_naps(draw: random.Random, group: Group) -> contextlib.AbstractContextM
 def asked(draw: random.Random, group: Group, limit_us: int | None = None) -> Iterator[int]:
     """A server, asked by a client with a limit."""
     limit = limit_us or draw.randint(2000, 4000)
-    with (
-        cgroups.group("client", quota_us=limit, weight=WEIGHT) as few,
-        script(group, _SERVER) as server,
-    ):
+    with cgroups.group("client", quota_us=limit, weight=WEIGHT) as few, script(group, _SERVER) as server:
         assert server.stdout
         with script(few, _CLIENT, server.stdout.readline().strip()) as client:
             assert client.stdout

@@ -106,10 +106,7 @@ def record(folder: Path) -> None:
     for name in files.names("/sys/bus/event_source/devices"):
         keep(f"/sys/bus/event_source/devices/{name}/type", "0")
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    keep(
-        "/ABOUT",
-        f"Recorded {today} by record.py: {seen.release} on {seen.arch}. (Say what it is.)",
-    )
+    keep("/ABOUT", f"Recorded {today} by record.py: {seen.release} on {seen.arch}. (Say what it is.)")
 
 
 if __name__ == "__main__":

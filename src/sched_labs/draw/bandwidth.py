@@ -86,10 +86,7 @@ def timeline(run: Simulation, *, periods: int = 5) -> Figure:
         ax.set_yticks(range(rows), [f"CPU {cpu}" for cpu in range(rows)])
         ax.grid(visible=False, axis="y")
         ax.set_xlabel("time, a mark at every refill")
-        handles = [
-            Patch(color=running, label="may run"),
-            Patch(color=throttled, label="throttled"),
-        ]
+        handles = [Patch(color=running, label="may run"), Patch(color=throttled, label="throttled")]
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
     return Figure(
         drawing,

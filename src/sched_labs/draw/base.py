@@ -253,11 +253,7 @@ def _draw(
 
 
 def _signed(
-    figure: Figure,
-    kind: str,
-    result: Drawable,
-    recorded: Drawable | None,
-    predictions: Sequence[Prediction],
+    figure: Figure, kind: str, result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]
 ) -> Figure:
     """The figure with what every one of its kind says alike."""
     figure.kind, figure.title = kind, figure.title or kind
@@ -371,12 +367,7 @@ def percents(predictions: Sequence[Prediction]) -> list[tuple[str, float]]:
 
 def dashed() -> dict[str, Any]:
     """How a prediction is drawn."""
-    return {
-        "color": style.colour(style.PREDICTED),
-        "linestyle": (0, (5, 3)),
-        "linewidth": 1.8,
-        "zorder": 2.9,
-    }
+    return {"color": style.colour(style.PREDICTED), "linestyle": (0, (5, 3)), "linewidth": 1.8, "zorder": 2.9}
 
 
 def recorded_name(recorded: Drawable) -> str:

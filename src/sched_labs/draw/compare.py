@@ -62,8 +62,7 @@ def compare(*results: Drawable) -> Figure:
     if kind not in _KINDS:
         if len(results) > 2:
             raise ResultError(
-                f"No figure shows {len(results)} results of the kind {kind!r}.",
-                "Give two of them.",
+                f"No figure shows {len(results)} results of the kind {kind!r}.", "Give two of them."
             )
         return draw(results[0], recorded=results[1])
     timing = one_clock(results)

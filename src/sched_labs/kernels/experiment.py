@@ -57,11 +57,7 @@ def run_experiment(
         answer = runner.run(
             kernel,
             _CALL_NETWORK if "network" in experiment.needs else _CALL,
-            {
-                "module": module,
-                "name": experiment.function.__name__,
-                "parameters": dict(parameters),
-            },
+            {"module": module, "name": experiment.function.__name__, "parameters": dict(parameters)},
             timing=timing,
             modules=[module],
             native=experiment.workloads,

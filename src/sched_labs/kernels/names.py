@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from .errors import UnknownKernelError
 
 # The story of the book: CFS, the first EEVDF, the later ones, and PREEMPT_RT.
-GALLERY = {
-    "debian": ("5.10", "6.1", "6.12", "6.18", "7.2"),
-    "ubuntu": ("5.4", "5.15", "6.8", "6.14"),
-}
+GALLERY = {"debian": ("5.10", "6.1", "6.12", "6.18", "7.2"), "ubuntu": ("5.4", "5.15", "6.8", "6.14")}
 REAL_TIME = {"debian": ("6.12-rt", "6.18-rt", "7.2-rt"), "ubuntu": ()}
 
 # Where an archive keeps a series.  What is not here is new, and new kernels come to the backports.

@@ -17,12 +17,7 @@ _MONOTONIC_COARSE = 6
 _SOURCE = "/sys/devices/system/clocksource/clocksource0"
 
 
-@look(
-    {
-        "kernel.hz": "tick (HZ), measured",
-        "kernel.hz_told": "tick (HZ) as the kernel tells it",
-    }
-)
+@look({"kernel.hz": "tick (HZ), measured", "kernel.hz_told": "tick (HZ) as the kernel tells it"})
 def look_tick(seen: Seen) -> Iterator[Fact]:
     told = _told_hz(seen)
     if not seen.live:

@@ -34,10 +34,7 @@ STATES = {
     "other": "it ended, or it was stopped",
 }
 _EDGES = ["cpu", "prev_tid", "prev_name", "next_tid", "next_name", "state", "switches"]
-_WAKERS = [
-    *("tid", "name", "stack", "waker_tid", "waker_name", "by", "waker_stack"),
-    *("times", "slept_ns"),
-]
+_WAKERS = [*("tid", "name", "stack", "waker_tid", "waker_name", "by", "waker_stack"), *("times", "slept_ns")]
 # Where the kernel enters an interrupt, or goes through softirqs at its end: x86-64, arm64.
 _INTERRUPT = re.compile(
     r"(asm_)?(sysvec_|common_interrupt)|el[01]\w*_irq|gic_handle_irq|__?irq_exit|irq_exit_rcu"

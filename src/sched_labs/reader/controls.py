@@ -73,9 +73,7 @@ class Controls:
 
         lists = {
             parameter: ipywidgets.Dropdown(
-                options=list(values),
-                description=_words(parameter),
-                style={"description_width": "initial"},
+                options=list(values), description=_words(parameter), style={"description_width": "initial"}
             )
             for parameter, values in self._choices.items()
         }

@@ -137,10 +137,7 @@ def of(tid: int) -> Policy:
     found = Policy(name, name, nice=attr.sched_nice, priority=attr.sched_priority)
     if name == "DEADLINE":
         return replace(
-            found,
-            runtime_ns=attr.sched_runtime,
-            deadline_ns=attr.sched_deadline,
-            period_ns=attr.sched_period,
+            found, runtime_ns=attr.sched_runtime, deadline_ns=attr.sched_deadline, period_ns=attr.sched_period
         )
     return replace(found, slice_ns=attr.sched_runtime)
 

@@ -167,8 +167,7 @@ class Group:
         write(path, kind)
         if (state := read(path)) != kind:
             raise PlacementError(
-                f"{path} does not take {kind!r} for CPUs {cpus}; it says: {state}.",
-                WHICH_PARTITION,
+                f"{path} does not take {kind!r} for CPUs {cpus}; it says: {state}.", WHICH_PARTITION
             )
 
     # ---- processes ----
@@ -229,7 +228,7 @@ def check_limit(quota_us: int | None, period_us: int, burst_us: int, version: st
     if not 0 <= burst_us <= (quota_us or 0):
         raise ParameterError(
             f"{'cpu.max.burst' if v2 else 'cpu.cfs_burst_us'} takes 0 µs up to the quota "
-            f"({'none is set' if quota_us is None else f'{quota_us:,} µs'}), not {burst_us:,}.",
+            f"({'none is set' if quota_us is None else f'{quota_us:,} µs'}), not {burst_us:,}."
         )
 
 
