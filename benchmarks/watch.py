@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import statistics
 import sys
 from collections import Counter
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import troubles
 
 from sched_labs import machine, workloads
-from sched_labs.probes import runqlat, switches
+from sched_labs.probes import peers, runqlat, switches, timeline
 from sched_labs.steer import placement
 from sched_labs.watching.program import watch
 
@@ -80,22 +81,46 @@ def watched(pid: int, stacks: bool = False) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def with_turns(pid: int) -> Iterator[None]:
+    with watched(pid), timeline.watch([pid], 60, scope="family") as turns:
+        turns.start()
+        yield
+
+
+@contextlib.contextmanager
+def theirs(pid: int, name: str) -> Iterator[None]:
+    """Another tool, which has to be there."""
+    with peers.running(name, None if name == "perf" else pid):
+        yield
+
+
+def there(name: str) -> bool:
+    try:
+        return bool(peers.command(name))
+    except peers.PeerError:
+        return False
+
+
 WAYS = {
     "unwatched": unwatched,
     "histogram alone": histogram,
     "watch": watched,
+    "watch --timeline": with_turns,
     "watch --stacks": lambda pid: watched(pid, stacks=True),
 }
+PEERS = {"runqlat -p": "runqlat", "perf sched record": "perf"}
 
 
 def cost() -> None:
     """CPU time of a switch of a ping-pong on one CPU, in turns, and what each way of watching adds."""
-    found: dict[str, list[float]] = {name: [] for name in WAYS}
+    ways = WAYS | {said: functools.partial(theirs, name=name) for said, name in PEERS.items() if there(name)}
+    found: dict[str, list[float]] = {name: [] for name in ways}
     cpu = machine.survey().cpus_allowed[-1]
     words = ["--by", "pipe", "--between", "threads", "--trials", "3", "--round-trips", str(ROUND_TRIPS)]
     with troubles.apart() as group:
         for _ in range(TURNS):
-            for name, way in WAYS.items():
+            for name, way in ways.items():
                 with workloads.start("pingpong", words, deadline_s=60) as pair:
                     placement.pin(pair.tids, [cpu])
                     group.add(pair.pid)
@@ -109,7 +134,7 @@ def cost() -> None:
     for name, values in found.items():
         middle = statistics.median(values)
         print(
-            f"{name:<16}{middle:8,.0f} ns of CPU for a switch ({min(values):,.0f} to {max(values):,.0f}), "
+            f"{name:<18}{middle:8,.0f} ns of CPU for a switch ({min(values):,.0f} to {max(values):,.0f}), "
             f"{middle - base:+,.0f} ns"
         )
 

@@ -180,6 +180,13 @@ def test_what_had_the_cpu_meanwhile_adds_up_to_the_wait(result: Result) -> None:
         lanes.longest(result)
 
 
+def test_who_had_the_cpu_is_summed_over_all_waits(result: Result) -> None:
+    sums = lanes.rivals(lanes.turns(result))
+    one = lanes.meanwhile(result, lanes.longest(result))
+    # What came before the first turn is not known.
+    assert sums == {9: one["</script>"], 0: one["idle"]}
+
+
 def test_what_came_before_the_kept_turns_is_not_known(result: Result) -> None:
     wait = lanes.longest(result, 2)
     assert lanes.meanwhile(result, wait) == {lanes.NOT_KEPT: wait["waited_ns"]}

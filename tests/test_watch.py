@@ -253,6 +253,7 @@ def rival(**values: Any) -> dict[str, Any]:
     given: dict[str, Any] = {
         "pid": 9, "name": "stress", "cpu_ms_per_s": 900.0, "kernel": False, "policy": "OTHER", "nice": 0,
         "group": "/", "group_weight": None, "session": "a", "allowed_cpus": "0,1", "took_it": 12,
+        "had_ms_per_s": None,
     }  # fmt: skip
     return given | values
 

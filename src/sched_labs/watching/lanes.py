@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ..core.errors import ParameterError, ResultError
@@ -38,8 +39,13 @@ def spans(result: Result) -> pd.DataFrame:
 
     `known` is False where something in the span was not kept: only its beginning is certain.
     """
+    return spans_of(turns(result))
+
+
+def spans_of(table: pd.DataFrame) -> pd.DataFrame:
+    """The same of a table of turns."""
     found = []
-    for _, rows in turns(result).groupby("cpu", sort=True):
+    for _, rows in table.groupby("cpu", sort=True):
         after = rows[["at_ns", "follows"]].shift(-1)
         part = rows[["cpu", "tid", "name"]].assign(
             begin_ns=rows["at_ns"], end_ns=after["at_ns"], known=after["follows"].fillna(False).astype(bool)
@@ -47,6 +53,23 @@ def spans(result: Result) -> pd.DataFrame:
         found.append(part.iloc[:-1])
     table = pd.concat(found, ignore_index=True)
     return table.astype({"begin_ns": "int64", "end_ns": "int64"})
+
+
+def rivals(table: pd.DataFrame) -> Counter[int]:
+    """ns of all the waits that were kept, by the thread that had the CPU that the waiting one then ran on."""
+    found: Counter[int] = Counter()
+    waits = table[table["ready_ns"].notna()]
+    for cpu, rows in spans_of(table).groupby("cpu"):
+        begins, ends, known = (rows[name].to_numpy() for name in ("begin_ns", "end_ns", "known"))
+        tids = rows["tid"].to_numpy()
+        mine = waits[waits["cpu"] == cpu]
+        for ready, at in zip(mine["ready_ns"].astype("int64"), mine["at_ns"], strict=True):
+            first = max(0, int(np.searchsorted(begins, ready, side="right")) - 1)
+            for number in range(first, int(np.searchsorted(begins, at))):
+                ns = min(ends[number], at) - max(begins[number], ready)
+                if known[number] and ns > 0:
+                    found[int(tids[number])] += int(ns)
+    return found
 
 
 def longest(result: Result, rank: int = 1) -> dict[str, Any]:

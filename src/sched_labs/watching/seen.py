@@ -12,10 +12,11 @@ from typing import Any
 
 import pandas as pd
 
+from ..machine import files
 from ..probes.switches import Switches
 from ..probes.timeline import Timeline
 from ..probes.waits import Waits
-from . import clients, looks
+from . import clients, lanes, looks
 from .clients import Client
 from .looks import Look, Thread
 from .target import Target
@@ -179,10 +180,12 @@ class Seen:
     def rivals(self) -> pd.DataFrame:
         """Other processes that used the CPUs it may use, the busiest first: pid, name, cpu_ms_per_s, kernel,
         policy, nice, group, group_weight, session, allowed_cpus,
-        took_it (switches from threads of ours that could go on).
+        took_it (switches from threads of ours that could go on), had_ms_per_s (while threads of ours waited
+        for it, as far as the timeline goes back; None without it).  Those that had it come first.
         """
         own, rows = {*self.last.pids, *self.first.pids, os.getpid()}, []
         took = self._took()
+        had = None if self.turns is None else lanes.rivals(self.turns.turns)
         for pid, now in self.last.processes.items():
             then = self.first.processes.get(pid)
             before = then.run_ns if then and then.start == now.start else 0
@@ -207,10 +210,14 @@ class Seen:
                     "session": session[0] if session else "",
                     "allowed_cpus": ",".join(map(str, sorted(allowed))),
                     "took_it": took[now.name] if took else None,
+                    "had_ms_per_s": None
+                    if had is None
+                    else sum(had[tid] for tid in _threads_of(pid)) / 1e6 / self.window_s,
                 }
             )
         table = pd.DataFrame(rows, columns=_RIVALS)
-        return table.sort_values("cpu_ms_per_s", ascending=False, ignore_index=True)
+        by = ["had_ms_per_s", "cpu_ms_per_s"] if had else ["cpu_ms_per_s"]
+        return table.sort_values(by, ascending=False, ignore_index=True)
 
     def _took(self) -> Counter[str]:
         """How often a thread of each name had the CPU after one of ours that could have gone on."""
@@ -279,7 +286,12 @@ _RIVALS = [
     "session",
     "allowed_cpus",
     "took_it",
+    "had_ms_per_s",
 ]
+
+
+def _threads_of(pid: int) -> set[int]:
+    return {pid, *map(int, files.names(f"/proc/{pid}/task"))}
 
 
 class Watcher:
