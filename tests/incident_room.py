@@ -19,7 +19,7 @@ from conftest import apart
 from waiting import wait_until
 
 from sched_labs.core import store
-from sched_labs.incidents import desk, story
+from sched_labs.incidents import desk
 from sched_labs.limits import cgroups
 from sched_labs.limits.cgroups import Group
 from sched_labs.workloads.launch import MARKER, owner_mark
@@ -70,9 +70,10 @@ class Room:
 
 
 @contextlib.contextmanager
-def started(folder: Path, patch: pytest.MonkeyPatch, *words: str) -> Iterator[Room]:
+def started(folder: Path, patch: pytest.MonkeyPatch, *words: str, by: tuple[str, ...] = ()) -> Iterator[Room]:
     """`sched-labs incident start WORDS`, from its alarm on; it is ended as Ctrl-C ends it.
 
+    by   a program that starts it, instead of this one
     What this process asks of the desk is answered from that incident, too.
     """
     environment = {**os.environ, **apart(folder), "XDG_CACHE_HOME": str(folder / "cache")}
@@ -83,11 +84,10 @@ def started(folder: Path, patch: pytest.MonkeyPatch, *words: str) -> Iterator[Ro
         (folder / "cache" / "sched-labs" / "workloads").symlink_to(workloads)
     patch.setenv("XDG_CACHE_HOME", environment["XDG_CACHE_HOME"])
     patch.setenv("XDG_DATA_HOME", environment["XDG_DATA_HOME"])
-    weight = _apart(words[0])
     with (
-        weight as group,
+        _apart() as group,
         subprocess.Popen(
-            [sys.executable, "-u", "-m", "sched_labs", "incident", "start", *words],
+            [*by, sys.executable, "-u", "-m", "sched_labs", "incident", "start", *words],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -100,6 +100,7 @@ def started(folder: Path, patch: pytest.MonkeyPatch, *words: str) -> Iterator[Ro
         room = Room(process, environment)
         try:
             room.wait_for_alarm()
+            room.mark = owner_mark(desk.running().state["pid"])
             yield room
         finally:
             process.send_signal(signal.SIGINT)
@@ -110,13 +111,9 @@ def started(folder: Path, patch: pytest.MonkeyPatch, *words: str) -> Iterator[Ro
     assert nothing_left(room)
 
 
-def _apart(name: str) -> contextlib.AbstractContextManager[Group | None]:
-    """A group of much weight, so that what else this machine does hardly counts; where one can be made, and
-    unless the story has a group of its own, which would weigh nothing beside it.
-    """
-    if story.plan(name, 0).story.grouped or not cgroups.possible()[0]:
-        return contextlib.nullcontext()
-    return troubles.apart()
+def _apart() -> contextlib.AbstractContextManager[Group | None]:
+    """A group of much weight, so that what else this machine does hardly counts, where one can be made."""
+    return troubles.apart() if cgroups.possible()[0] else contextlib.nullcontext()
 
 
 def nothing_left(room: Room) -> bool:

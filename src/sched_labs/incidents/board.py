@@ -83,7 +83,7 @@ def text(running: Running) -> str:
         )
     lines += ["", f"their files: {running.folder}/etc   their logs: {running.folder}/log"]
     if running.group:
-        lines.append(f"the service's control group: {running.group.path}")
+        lines.append(f"the control group of all but the clients: {running.group.path}")
     lines += [f"  {line}" for line in running.state["log"][-5:]]
     return "\n".join(lines)
 

@@ -91,7 +91,7 @@ class Cast:
         placement.pin([process.pid], cpus()[program.cpus])
         if self._nice.get(role):
             nice(process.pid, self._nice[role])
-        if role == "service" and self.group:
+        if program.cpus == "rack" and self.group:
             self.group.add(process.pid)
         told = {
             "kind": KINDS[program.kind],

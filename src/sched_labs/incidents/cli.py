@@ -79,7 +79,8 @@ def _start(options: argparse.Namespace) -> None:
         print(
             f"This machine cannot show all of {name} ({why.splitlines()[0]}); the rest of it is drawn from."
         )
-        print(f"Whole here: {', '.join(one for one in story.names() if one != name)}.\n")
+        whole = [one for one in story.names() if not story.needs(one) & set(without)]
+        print(f"Whole here: {', '.join(whole)}.\n")
     plan = story.plan(name, seed, without=without, cause=cause or None)
     print(f"An invented incident. {plan.story.title}. Seed {seed}.\n\n{plan.text}")
     live = sys.stdout.isatty()

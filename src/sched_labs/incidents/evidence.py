@@ -11,8 +11,9 @@ from ..machine import files
 from ..watching import looks
 from . import cast, meter
 from .desk import Running
+from .story import CYCLE_S
 
-WINDOW_S = 4.0
+WINDOW_S = float(CYCLE_S)  # the clients' whole round: another window of this length has the same in it
 _EACH_S = 0.01
 
 

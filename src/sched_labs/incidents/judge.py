@@ -15,7 +15,10 @@ from .story import CYCLE_S
 
 NEAR = 0.1  # how far a service level or work may be from the healthy run's
 _SAME_LOAD = 0.05
-_OTHERS, _STOLEN = 0.25, 0.05  # of all CPUs: above these a run that is not well says nothing
+_OTHERS, _STOLEN = (
+    0.15,
+    0.05,
+)  # of all CPUs, more than in the healthy run: a run that is not well says nothing
 _SETTLE_S = 2.0
 
 
@@ -110,11 +113,15 @@ def judged(found: dict[str, Any], healthy: dict[str, Any], names: dict[str, str]
         return Verdict(False, (*broken, *missing, "Not mended. The incident goes on."))
     if not missing:
         return Verdict(True, (*lines, "Mended: the service is well, and everybody's work is done."))
-    busy = found["others_share"] > _OTHERS or found["stolen_share"] > _STOLEN
+    busy = (
+        found["others_share"] > healthy["others_share"] + _OTHERS
+        or found["stolen_share"] > healthy["stolen_share"] + _STOLEN
+    )
     if busy:
         why = (
             f"Programs that are not of the incident used {found['others_share']:.0%} of this machine, "
-            f"and {found['stolen_share']:.0%} was stolen: it cannot be judged now. "
+            f"and {found['stolen_share']:.0%} was stolen (in the healthy run {healthy['others_share']:.0%} "
+            f"and {healthy['stolen_share']:.0%}): it cannot be judged now. "
             "Try again in a quieter minute."
         )
         return Verdict(None, (*missing, why))

@@ -27,10 +27,12 @@ from .story import CYCLE_S, Plan
 
 LIMIT_S = 45 * 60
 WELL = 0.9  # of the requests of a healthy run, in time
+SICK = 0.75  # of those of the healthy run, at most, once the trouble is there
 _SETTLE_S = 2.0
 _TRIES = 3  # a healthy run that something else came into is made again
 _SAMPLE_S = 0.1
-_QUOTA_US = 90_000  # what a group has while all is well: far more than it needs
+_QUOTA_US = 200_000  # what the group has while all is well: far more than one CPU
+_WEIGHT = 10_000  # beside other groups of ours, such as those of a test
 _PR_SET_PDEATHSIG = 1
 
 # Runs by itself: ends the incident when its time is over, and clears up after one that was killed.
@@ -66,7 +68,7 @@ def lacking(name: str) -> tuple[tuple[str, ...], str]:
         raise SchedLabError(
             f"{error.what} An incident never takes the last CPU.", error.remedy, lacking=True
         ) from error
-    if "group" not in {need for one in story.plan(name, 0).story.variants for need in one.needs}:
+    if "group" not in story.needs(name):
         return (), ""
     able, why = cgroups.possible()
     return ((), "") if able else (("group",), why)
@@ -93,7 +95,7 @@ def _watchdog(folder: Path, limit_s: float) -> Iterator[None]:
 @contextlib.contextmanager
 def _grouped(plan: Plan, without: tuple[str, ...]) -> Iterator[Group | None]:
     if plan.story.grouped and "group" not in without:
-        with cgroups.group(plan.names["service"], quota_us=_QUOTA_US) as group:
+        with cgroups.group(plan.names["service"], quota_us=_QUOTA_US, weight=_WEIGHT) as group:
             yield group
     else:
         yield None
@@ -143,6 +145,7 @@ def run(
         healthy = _healthy(cast)
         for change in plan.variant.breaks:
             cast.change(change)
+        _shows(cast, healthy["level"])
         state: dict[str, Any] = {
             "name": plan.name,
             "seed": plan.seed,
@@ -179,6 +182,20 @@ def _healthy(cast: Cast) -> dict[str, Any]:
         f"This machine is too busy for an incident: without any trouble only {found['level']:.0%} of the "
         "requests were answered in time.",
         "Close what else is running, and start it again.",
+    )
+
+
+def _shows(cast: Cast, well: float) -> None:
+    """Wait until the symptom is there: another kernel may bear the same cause without one."""
+    for _ in range(_TRIES):
+        before = _looked(cast)
+        time.sleep(CYCLE_S)
+        if meter.reading(before, _looked(cast))["level"] <= SICK * well:
+            return
+    raise SchedLabError(
+        "On this machine nothing can be seen of the trouble that was drawn.",
+        "Start it again with another seed, or another one.",
+        lacking=True,
     )
 
 

@@ -108,7 +108,7 @@ class Story:
 
     suspect  the cause that its text suggests
     target_ms  an answer within it is in time
-    grouped  whether the service is in a control group, where one can be made
+    grouped  whether all but the clients share a control group, where one can be made
     """
 
     title: str
@@ -187,6 +187,11 @@ def check(name: str) -> str:
     if len(found) != 1:
         raise ParameterError(f"There is no incident {name[:40]!r}.", f"There are: {', '.join(names())}.")
     return found[0]
+
+
+def needs(name: str) -> set[str]:
+    """What a machine must have for all of a story's variants."""
+    return {need for one in plan(name, 0).story.variants for need in one.needs}
 
 
 def plan(name: str, seed: int, *, without: tuple[str, ...] = (), cause: str | None = None) -> Plan:
