@@ -47,6 +47,7 @@ SAID = {
     "08-batch-with-a-deadline/at-the-deadline": "missed the deadline at the ",
     "08-batch-with-a-deadline/six-at-a-time": "missed the deadline at the low rate",
     "09-beat-eevdf/knows-the-name": "no workload may be worse than 0.95",
+    "09-beat-eevdf/the-chapters-own": "this is the chapter's own deadline.bpf.c",
     "09-beat-eevdf/starves-the-hogs": "somebody pays who is not measured: pairs",
 }
 

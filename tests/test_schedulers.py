@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from sched_labs import cli, kernels, scheduler
-from sched_labs.core.errors import ParameterError, SchedLabError
-from sched_labs.kernels.errors import PackageError, QemuError
+from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
+from sched_labs.kernels.errors import GuestError, PackageError, QemuError
+from sched_labs.schedulers import bouts, complaints, contests, decisions, here, record, trial
 from sched_labs.schedulers import compile as compiling
-from sched_labs.schedulers import complaints, contests, decisions, record, trial
 
 WRONG = Path(__file__).with_name("schedulers")
 KERNEL = "6.18"
@@ -72,10 +72,16 @@ def test_one_scheduler_gives_the_same_digits_twice_and_its_decisions_add_up() ->
 @pytest.mark.parametrize("example", sorted(path.name for path in scheduler.EXAMPLES.glob("*.c")))
 def test_every_example_compiles_is_short_and_depends_on_no_folder(example: str, tmp_path: Path) -> None:
     source = scheduler.EXAMPLES / example
-    assert len(source.read_text().splitlines()) < 125
     if example != "kernels_own.bpf.c":
         shutil.copy(source, tmp_path)
         assert compiling.compiled(tmp_path / example) == compiling.compiled(source)
+
+
+@pytest.mark.parametrize("example", ["fifo", "per_cpu", "fair", "deadline", "short_first"])
+def test_an_example_is_a_page_that_a_student_can_read(example: str) -> None:
+    lines = (scheduler.EXAMPLES / f"{example}.bpf.c").read_text().splitlines()
+    assert 15 <= len(lines) <= 60
+    assert max(map(len, lines)) <= 120
 
 
 @pytest.mark.usefixtures("clang")
@@ -115,6 +121,21 @@ def test_without_clang_the_reader_is_told_what_to_install(monkeypatch: pytest.Mo
     assert caught.value.lacking and "--schedulers" in caught.value.remedy
 
 
+def test_without_clang_a_notebook_shows_the_recorded_run_of_an_example(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(trial, "in_notebook", lambda: True)
+    shutil.copy(scheduler.EXAMPLES / "fair.bpf.c", tmp_path / "mine.bpf.c")
+    found = scheduler.run(tmp_path / "mine.bpf.c", progress=False)
+    assert "no clang here" in found.stands_in and found.flags
+    assert found.parameters["file"] == "fair.bpf.c" and found.plot().provenance
+    assert scheduler.run(None, progress=False).stands_in
+    with pytest.raises(SchedLabError, match="no clang here") as caught:  # none was recorded of it
+        scheduler.run(scheduler.EXAMPLES / "fair.bpf.c", workload="batch", progress=False)
+    assert "recorded_bout" in caught.value.remedy
+
+
 # ---- what libbpf, the verifier and the kernel say ----
 
 
@@ -152,6 +173,74 @@ def test_a_refusal_becomes_a_sentence(said: list[str], told: str) -> None:
 
 def test_a_kernel_that_gives_no_reason_is_said_to_give_none() -> None:
     assert "no reason given" in complaints.given_up([], "mine.bpf.c").what
+
+
+@pytest.fixture
+def broken_guest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every guest that has a scheduler of the reader's breaks."""
+
+    def run(kernel: str, job: str, parameters: object, *, extra: dict[str, object], **_: object) -> None:
+        raise GuestError("The guest's kernel broke: Kernel panic - not syncing", "", "its last words")
+
+    monkeypatch.setattr(trial.kernels, "run", run)
+    monkeypatch.setattr(trial, "libbpf", lambda: Path("/nowhere"))
+
+
+@pytest.mark.usefixtures("clang", "broken_guest")
+def test_a_guest_that_breaks_is_laid_to_the_scheduler_that_ruled_over_it() -> None:
+    with pytest.raises(scheduler.SchedulerError, match=r"broke while fifo\.bpf\.c ruled over it") as caught:
+        scheduler.run(scheduler.EXAMPLES / "fifo.bpf.c", progress=False)
+    assert "its last words" in caught.value.remedy
+    with pytest.raises(GuestError):  # of the kernel's own scheduler there is nothing to mend
+        scheduler.run(None, progress=False)
+
+
+# ---- on the kernel that runs here ----
+
+
+def test_a_kernel_without_sched_ext_is_told_before_anything_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(here, "STATE", tmp_path / "state")
+    monkeypatch.setattr(here.os, "fork", lambda: pytest.fail("it was tried"))
+    with pytest.raises(SchedLabError, match="has no sched_ext") as caught:
+        here.guarded([], 1.0)
+    assert caught.value.lacking
+    (tmp_path / "state").write_text("enabled\n")
+    monkeypatch.setattr(here.os, "geteuid", lambda: 1000)
+    with pytest.raises(SchedLabError, match="Only root"):
+        here.guarded([], 1.0)
+    monkeypatch.setattr(here.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(here, "_SYSRQ", tmp_path)
+    with pytest.raises(SchedLabError, match="has a scheduler of a user's already"):
+        here.guarded([], 1.0)
+    monkeypatch.setattr(here, "_SYSRQ", tmp_path / "none")
+    with pytest.raises(SchedLabError, match="no SysRq"):
+        here.guarded([], 1.0)
+
+
+@pytest.mark.usefixtures("clang")
+def test_nobody_can_lend_this_machine_for_long() -> None:
+    with pytest.raises(ParameterError, match="for 3600 s"):
+        scheduler.run(
+            scheduler.EXAMPLES / "fifo.bpf.c", on_this_running_kernel=True, timeout_s=3600, progress=False
+        )
+
+
+def test_the_kernels_own_scheduler_is_asked_for_until_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, sysrq = tmp_path / "state", tmp_path / "sysrq"
+    monkeypatch.setattr(here, "STATE", state)
+    monkeypatch.setattr(here, "_SYSRQ", sysrq)
+    monkeypatch.setattr(here, "_PATIENCE_S", 0.1)
+    state.write_text("disabled\n")
+    here.hand_back()
+    assert not sysrq.exists()
+    state.write_text("enabled\n")
+    with pytest.raises(SchedLabError, match="has not come back"):
+        here.hand_back()
+    assert sysrq.read_text() == "S"
 
 
 # ---- the record, the scores ----
@@ -218,16 +307,94 @@ def test_scores_and_what_is_left_to_the_hogs() -> None:
     assert contests.find("batch").times_better(2.0, 6.0) == pytest.approx(1 / 3)
 
 
-def test_a_table_puts_the_best_first_and_what_failed_last() -> None:
+def _bout(timing: str = "deterministic", **times: tuple[float, ...]) -> scheduler.Bout:
+    """A bout on the workloads b, a (and more letters) with these times_better."""
     rows = [
-        {"scheduler": name, "workload": workload, "times_better": times}
-        for name, scores in (("bad", (0.5, 1.0)), ("good", (2.0, 0.5)), ("gone", (9.0, float("nan"))))
-        for workload, times in zip(("b", "a"), scores, strict=True)
-    ]
-    table = scheduler.Bout(pd.DataFrame(rows), KERNEL, "deterministic", 1).table()
+        {
+            "scheduler": name, "workload": workload, "times_better": value, "times_better_low": value * 0.98,
+            "times_better_high": value * 1.02, "why": "" if value == value else "it failed",
+        }
+        for name, values in times.items()
+        for workload, value in zip("bacdef", values, strict=False)
+    ]  # fmt: skip
+    return scheduler.Bout(pd.DataFrame(rows), KERNEL, timing, 1)
+
+
+GONE = float("nan")
+
+
+def test_a_table_puts_the_best_first_and_what_failed_last() -> None:
+    table = _bout(bad=(0.5, 1.0), good=(2.0, 0.5), gone=(9.0, GONE)).table()
     assert list(table.columns) == ["scheduler", "b", "a", "geometric_mean"]
     assert table["scheduler"].tolist() == ["good", "bad", "gone"]
     assert table["geometric_mean"].iloc[0] == pytest.approx(1.0) and np.isnan(table["geometric_mean"].iloc[2])
+
+
+def test_of_emulated_time_only_relations_are_told() -> None:
+    bout = _bout("vm-emulated", mine=(2.0, 0.5), other=(1.04, GONE))
+    table = bout.relations()
+    assert table.columns.tolist() == ["scheduler", "b", "a"]
+    assert table["b"].tolist() == ["better", "cannot tell"]
+    assert table["a"].tolist() == ["worse", "failed"]
+    with pytest.raises(ResultError, match="only relations"):
+        bout.plot()
+
+
+@pytest.mark.parametrize(
+    ("times", "caption"),
+    [
+        ({"mine": (2.0, 0.5)}, "mine won at b, and lost at a."),
+        ({"mine": (2.0, 1.0)}, "mine won at b."),
+        ({"mine": (1.0, 1.01)}, "mine is within 5 % of the kernel's own everywhere."),
+        ({"mine": (2.0, GONE)}, "mine won at b, and failed at a."),
+        ({"mine": (2.0, 0.5), "x": (1.2, 1.0)}, "Of these, x won somewhere and lost nowhere more than 5 %."),
+        (
+            {"mine": (2.0, 0.5), "x": (1.2, GONE)},
+            "Of these, none won somewhere without losing more than 5 % elsewhere.",
+        ),
+        (
+            {f"s{place}": (0.5 + place, 1.0) for place in range(12)},
+            "Of the best 8 of 12, s11, s10, s9, s8, s7, s6, s5 and s4 "
+            "won somewhere and lost nowhere more than 5 %.",
+        ),
+    ],
+)
+def test_the_figure_of_a_bout_has_one_message(times: dict[str, tuple[float, ...]], caption: str) -> None:
+    figure = _bout(**times).plot()
+    assert figure.caption == caption
+    assert figure.data.columns.tolist() == ["scheduler", "workload", "times_better", "verdict"]
+    assert len(figure.data) == 2 * min(8, len(times))
+    assert "<svg" in figure.svg() and "virtual time" in figure.provenance
+
+
+def test_files_of_a_class_are_called_after_their_folders() -> None:
+    names = bouts._names(["a/mine.bpf.c", "b/mine.bpf.c", "c/own.bpf.c"])
+    assert names == ["a/mine.bpf.c", "b/mine.bpf.c", "own.bpf.c"]
+    for twice in (["a/x.bpf.c", "a/x.bpf.c"], ["1/a/x.bpf.c", "2/a/x.bpf.c"]):
+        with pytest.raises(ParameterError, match="A bout needs"):
+            bouts._names(twice)
+
+
+@pytest.mark.usefixtures("clang")
+def test_one_file_of_a_class_that_does_not_compile_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runs: list[object] = []
+
+    def run(file: object, **_: object) -> scheduler.Trial:
+        runs.append(file)
+        return scheduler.recorded("fifo" if file else None)
+
+    monkeypatch.setattr(trial, "run", run)
+    found = scheduler.bout(
+        [scheduler.EXAMPLES / "fifo.bpf.c", WRONG / "semicolon.bpf.c"], workloads=["sleeper"], progress=False
+    )
+    assert len(runs) == 2
+    rows = found.rows.set_index("scheduler")
+    assert "expected ';'" in rows["why"]["semicolon.bpf.c"] and rows["why"]["fifo.bpf.c"] == ""
+    assert found.table()["scheduler"].tolist() == ["fifo.bpf.c", "semicolon.bpf.c"]
+    with pytest.raises(scheduler.SchedulerError, match="expected ';'"):
+        scheduler.bout([WRONG / "semicolon.bpf.c"], progress=False)
 
 
 # ---- from a terminal ----
@@ -252,8 +419,6 @@ def test_bad_questions_are_answered_at_once() -> None:
         scheduler.run(None, workload="hogs")
     with pytest.raises(ParameterError, match="needs a scheduler"):
         scheduler.bout([])
-    with pytest.raises(ParameterError, match="different names"):
-        scheduler.bout(["a/x.bpf.c", "b/x.bpf.c"])
 
 
 # ---- what ships with the chapter ----
@@ -272,11 +437,19 @@ def test_a_recorded_run_is_one_of_the_example_as_it_is(name: str | None) -> None
     assert contest.measure(requests, threads, 1) == pytest.approx(found.score)
 
 
-def test_the_recorded_bout_has_every_example_on_every_workload() -> None:
-    found = scheduler.recorded_bout()
+@pytest.mark.parametrize("kernel", record.KERNELS)
+def test_the_recorded_bout_has_every_example_on_every_workload(kernel: str) -> None:
+    found = scheduler.recorded_bout(kernel)
+    assert (found.kernel, found.timing) == (kernel, "deterministic")
     assert len(found.rows) == len(record.SHOWN) * len(contests.CONTESTS)
     for row in found.rows.to_dict("records"):
         contest = contests.find(row["workload"])
         assert row["times_better"] == pytest.approx(contest.times_better(row["score"], row["kernels_own"]))
+    assert found.plot().caption
+
+
+def test_what_was_not_recorded_is_named() -> None:
     with pytest.raises(ParameterError, match="No run of 'mine'"):
         scheduler.recorded("mine")
+    with pytest.raises(ParameterError, match=r"on kernel '6\.1'"):
+        scheduler.recorded_bout("6.1")

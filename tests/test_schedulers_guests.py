@@ -10,8 +10,9 @@ import pytest
 from sched_labs import kernels, scheduler
 from sched_labs.core.errors import SchedLabError
 from sched_labs.kernels.errors import PackageError, QemuError
+from sched_labs.kernels.jobs.scheduler import LIBRARY, OBJECT
 from sched_labs.schedulers import compile as compiling
-from sched_labs.schedulers import trial
+from sched_labs.schedulers import contests, trial
 
 WRONG = Path(__file__).with_name("schedulers")
 KERNELS = ("6.18", "7.3")
@@ -88,6 +89,37 @@ def test_names_that_say_nothing_change_who_is_called_what_and_not_what_is_due() 
     assert not {"sleeper-1", "hog-1"} & set(anonymous.tables["threads"]["thread"])
     other = scheduler.run(fair, seed=2, progress=False)
     assert other.tables["requests"]["due_ns"].tolist() != due[0]
+
+
+@pytest.mark.parametrize(("file", "late"), [("fifo", False), ("drops", True)])
+def test_on_a_running_kernel_the_kernels_own_scheduler_comes_back(file: str, late: bool) -> None:
+    """The running kernel is a guest's: it has sched_ext, which this machine's may not have."""
+    path = (WRONG if late else scheduler.EXAMPLES) / f"{file}.bpf.c"
+    said = kernels.run(
+        KERNELS[0],
+        "sched_labs.schedulers.here:guarded",
+        {"arguments": contests.find("sleeper").arguments(1, False), "timeout_s": 0.2 if late else 20.0},
+        timing="deterministic",
+        native=["roles"],
+        extra={OBJECT: compiling.compiled(path), LIBRARY: trial.libbpf()},
+    ).value
+    if late:  # before the watchdog's second is over
+        assert said == {"late": True}
+    else:
+        assert not said["kernel"] and not said["refused"]
+        assert {kind for kind, _ in said["records"]} == {"request", "thread", "end"}
+
+
+def test_on_two_cpus_relations_are_told() -> None:
+    """A light sleeper among hogs waits for them by first come, first served: on any number of CPUs."""
+    found = scheduler.compare(
+        [scheduler.EXAMPLES / "fifo.bpf.c"], workload="sleeper", timing="vm", cpus=2, progress=False
+    )
+    assert found.cpus == 2 and found.timing != "deterministic"
+    rows = found.rows
+    assert (rows["times_better_low"] <= rows["times_better"]).all()
+    assert (rows["times_better"] <= rows["times_better_high"]).all()
+    assert found.relations()["sleeper"].tolist() == ["worse"]
 
 
 def test_with_a_queue_for_every_cpu_no_thread_ever_moves() -> None:

@@ -4,23 +4,13 @@
  */
 #include "scheduler.h"
 
-enum { ELIGIBLE, NOT_YET, MOST_CPUS = 64 };
+enum { ELIGIBLE, NOT_YET };
 static const u64 SLICE_NS = 2000000, CREDIT_NS = 6000000;
 static u64 total_weight; /* of all that are runnable */
 static u64 fair_vtime;   /* where a thread stands that had exactly its share */
 static struct {
     u64 used_ns, deadline; /* of the running thread: its CPU time when it got the CPU, when its request is due */
 } cpus[MOST_CPUS];
-
-static bool before(u64 a, u64 b)
-{
-    return (s64)(a - b) < 0;
-}
-
-static u32 cpu_of(struct task_struct *p)
-{
-    return (u32)scx_bpf_task_cpu(p) % MOST_CPUS;
-}
 
 /* dsq_vtime is when the next request is due: where the thread stands, and a slice as its weight counts it. */
 static u64 request(u32 weight)
@@ -43,7 +33,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(mine_init)
 void BPF_STRUCT_OPS(mine_runnable, struct task_struct *p, u64 enq_flags)
 {
     __sync_fetch_and_add(&total_weight, p->scx.weight);
-    if (before(p->scx.dsq_vtime, fair_vtime - CREDIT_NS))
+    if (time_before(p->scx.dsq_vtime, fair_vtime - CREDIT_NS))
         p->scx.dsq_vtime = fair_vtime - CREDIT_NS;
 }
 
@@ -56,9 +46,9 @@ void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)
 {
     u64 deadline = p->scx.dsq_vtime;
 
-    if (before(fair_vtime, deadline - request(p->scx.weight)))
+    if (time_before(fair_vtime, deadline - request(p->scx.weight)))
         scx_bpf_dsq_insert_vtime(p, NOT_YET, SLICE_NS, deadline, enq_flags);
-    else if ((enq_flags & SCX_ENQ_WAKEUP) && before(deadline + SLICE_NS / 3, cpus[cpu_of(p)].deadline))
+    else if ((enq_flags & SCX_ENQ_WAKEUP) && time_before(deadline + SLICE_NS / 3, cpus[cpu_of(p)].deadline))
         scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags | SCX_ENQ_PREEMPT);
     else
         scx_bpf_dsq_insert_vtime(p, ELIGIBLE, SLICE_NS, deadline, enq_flags);
@@ -70,14 +60,14 @@ void BPF_STRUCT_OPS(mine_dispatch, s32 cpu, struct task_struct *prev)
     u64 from = ELIGIBLE, due;
 
     /* Has the time come of who was not eligible, and is its request due before all others? */
-    if (first_in(NOT_YET, &one) && !before(fair_vtime, one.vtime - request(one.weight)) &&
-        !(first_in(ELIGIBLE, &other) && before(other.vtime, one.vtime)))
+    if (first_in(NOT_YET, &one) && !time_before(fair_vtime, one.vtime - request(one.weight)) &&
+        !(first_in(ELIGIBLE, &other) && time_before(other.vtime, one.vtime)))
         from = NOT_YET;
     /* Who had the CPU is in no queue yet.  It goes on where nobody eligible is due before it. */
     if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
         due = prev->scx.dsq_vtime + used_by(prev) * 100 / prev->scx.weight;
-        if (!before(fair_vtime, due - request(prev->scx.weight)) &&
-            !(first_in(from, &one) && before(one.vtime, due))) {
+        if (!time_before(fair_vtime, due - request(prev->scx.weight)) &&
+            !(first_in(from, &one) && time_before(one.vtime, due))) {
             prev->scx.slice = SLICE_NS;
             return;
         }

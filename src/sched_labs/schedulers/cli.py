@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from .bouts import Bout
 
 KERNEL = "6.18"  # as in trial.py, which loads pandas
 
@@ -31,6 +36,11 @@ def add_parser(subparsers: Any) -> None:
     )
     run.add_argument("file", type=Path, nargs="?", metavar="FILE")
     _options(run, one_workload=True)
+    run.add_argument(
+        "--on-this-running-kernel",
+        action="store_true",
+        help="no guest: FILE rules over this machine for 10 s at most (root, sched_ext)",
+    )
     run.add_argument("--json", type=Path, metavar="FILE", help="write the result here")
     run.add_argument("--plot", type=Path, metavar="FILE", help="write the timeline here (.svg, .png or .pdf)")
     run.set_defaults(handler=_run)
@@ -41,9 +51,18 @@ def add_parser(subparsers: Any) -> None:
     compare.set_defaults(handler=_compare)
 
     bout = commands.add_parser("bout", help="all six workloads, against the kernel's own scheduler")
-    bout.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a class: everybody's files")
+    bout.add_argument(
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="or a folder with those of a class, in folders of their own or not",
+    )
     _options(bout, one_workload=False)
     bout.add_argument("--csv", type=Path, metavar="FILE", help="write every score here")
+    bout.add_argument(
+        "--plot", type=Path, metavar="FILE", help="write the figure of it here (.svg, .png or .pdf)"
+    )
     bout.set_defaults(handler=_bout)
 
 
@@ -59,7 +78,9 @@ def _options(parser: argparse.ArgumentParser, *, one_workload: bool) -> None:
         choices=("deterministic", "vm"),
         help="virtual time (default), or real",
     )
-    parser.add_argument("--cpus", type=int, help="of the guest, with --timing vm (2)")
+    parser.add_argument(
+        "--cpus", type=int, help="of the guest, with --timing vm (2); virtual time has one CPU"
+    )
     parser.add_argument("--seed", type=int, default=1, help="draws what is due when (1)")
     parser.add_argument("--anonymous", action="store_true", help="names of threads that say nothing")
 
@@ -86,7 +107,12 @@ def _check(options: argparse.Namespace) -> None:
 def _run(options: argparse.Namespace) -> None:
     from .trial import run
 
-    found = run(options.file, workload=options.workload, **_given(options))
+    found = run(
+        options.file,
+        workload=options.workload,
+        on_this_running_kernel=options.on_this_running_kernel,
+        **_given(options),
+    )
     print(found.provenance_line())
     for note in found.notes:
         print(f"{note.level}: {note.text}")
@@ -98,11 +124,15 @@ def _run(options: argparse.Namespace) -> None:
         found.plot().save(options.plot)
 
 
-def _print(found: Any) -> None:
-    shown = found.rows.drop(columns="why")
+def _print(found: Bout) -> None:
+    if found.timing == "deterministic":
+        shown = found.rows.drop(columns=["why", "times_better_low", "times_better_high"])
+    else:
+        shown = found.relations()
     print(shown.to_string(index=False, float_format=lambda value: f"{value:,.2f}"))
-    for row in found.rows[found.rows["why"] != ""].to_dict("records"):
-        print(f"\n{row['workload']}: {row['why']}")
+    failed = found.rows[found.rows["why"] != ""]
+    for (name, why), rows in failed.groupby(["scheduler", "why"], sort=False):
+        print(f"\n{name} on {', '.join(rows['workload'])}: {why}")
 
 
 def _compare(options: argparse.Namespace) -> None:
@@ -115,9 +145,24 @@ def _bout(options: argparse.Namespace) -> None:
     from ..core.store import write_text
     from .bouts import bout
 
-    found = bout(options.files, **_given(options))
+    found = bout(_all_files(options.files), **_given(options))
     _print(found)
-    print("\nHow many times better than the kernel's own scheduler (below 1: worse):\n")
-    print(found.table().to_string(index=False, float_format=lambda value: f"{value:,.3f}"))
+    print(f"\n{found.provenance_line()}")
     if options.csv:
         write_text(options.csv, found.rows.to_csv(index=False))
+    if options.plot:
+        found.plot().save(options.plot)
+    if found.timing == "deterministic":
+        print("\nHow many times better than the kernel's own scheduler (below 1: worse):\n")
+        print(found.table().to_string(index=False, float_format=lambda value: f"{value:,.3f}"))
+
+
+def _all_files(given: list[Path]) -> list[Path]:
+    """The files, and of folders every scheduler in them."""
+    found: list[Path] = []
+    for path in given:
+        inside = sorted(path.rglob("*.bpf.c")) if path.is_dir() else [path]
+        if not inside:
+            raise ParameterError(f"There is no *.bpf.c in {path}.", "Name the files, or another folder.")
+        found += inside
+    return found

@@ -19,6 +19,10 @@ INCLUDE = Path(__file__).with_name("include")
 EXAMPLES = Path(__file__).with_name("examples")
 KERNELS_OWN = EXAMPLES / "kernels_own.bpf.c"
 MOST_BYTES = 64 * 1024
+HOW_TO_INSTALL = (
+    "Run scripts/provision.sh --schedulers.  Until then the chapter works, with its recorded runs: "
+    "scheduler.recorded('fifo'), scheduler.recorded_bout()."
+)
 _FLAGS = (
     "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wno-unused", "-nostdinc", "-I.", "-ferror-limit=3",
     "-fdebug-compilation-dir=/lab", "-fno-crash-diagnostics", "-fno-color-diagnostics",
@@ -57,7 +61,7 @@ def compiled(path: str | Path) -> bytes:
     if not clang:
         raise SchedLabError(
             "There is no clang here, which compiles schedulers for the kernel.",
-            "Run scripts/provision.sh --schedulers; until then the chapter shows its recorded runs.",
+            HOW_TO_INSTALL,
             lacking=True,
         )
     with tempfile.TemporaryDirectory(prefix="sched-labs-") as folder:

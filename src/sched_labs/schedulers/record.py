@@ -14,11 +14,12 @@ from ..core.errors import ParameterError
 from ..core.result import from_json
 from ..core.store import write_text
 from .bouts import Bout, bout
-from .compile import EXAMPLES
+from .compile import EXAMPLES, KERNELS_OWN
 from .trial import KERNEL, Trial, run
 
 FOLDER = Path(__file__).with_name("recorded")
 SHOWN = ("fifo", "fair", "deadline", "short_first")
+KERNELS = (KERNEL, "7.3")  # the bout's
 
 
 def recorded(name: str | None = None) -> Trial:
@@ -33,10 +34,23 @@ def recorded(name: str | None = None) -> Trial:
     return Trial(**{field: getattr(found, field) for field in found.__dataclass_fields__})
 
 
-def recorded_bout() -> Bout:
-    """The recorded bout of the examples."""
-    told = json.loads((FOLDER / "bout.json").read_text(encoding="utf-8"))
-    return Bout(pd.DataFrame(told["rows"]), told["kernel"], told["timing"], told["seed"])
+def like(text: str) -> Trial | None:
+    """The recorded run of the scheduler whose source is this text, if there is one."""
+    for name in (None, *SHOWN):
+        if text == (EXAMPLES / f"{name}.bpf.c" if name else KERNELS_OWN).read_text(encoding="utf-8"):
+            return recorded(name)
+    return None
+
+
+def recorded_bout(kernel: str = KERNEL) -> Bout:
+    """The recorded bout of the examples on one of KERNELS.  ParameterError for another kernel."""
+    path = FOLDER / f"bout.{kernel}.json"
+    if not path.is_file():
+        raise ParameterError(
+            f"No bout was recorded on kernel {kernel!r}.", f"There are: {', '.join(KERNELS)}."
+        )
+    told = json.loads(path.read_text(encoding="utf-8"))
+    return Bout(pd.DataFrame(told.pop("rows")), **told)
 
 
 def main() -> None:
@@ -44,10 +58,11 @@ def main() -> None:
     for name in (None, *SHOWN):
         found = run(EXAMPLES / f"{name}.bpf.c" if name else None)
         found.save(FOLDER / f"{name or 'own'}.json")
-    all_of_them = bout([EXAMPLES / f"{name}.bpf.c" for name in SHOWN])
-    rows = all_of_them.rows.astype(object).where(all_of_them.rows.notna(), None).to_dict("records")
-    told = {"kernel": KERNEL, "timing": all_of_them.timing, "seed": all_of_them.seed, "rows": rows}
-    write_text(FOLDER / "bout.json", json.dumps(told, indent=1) + "\n")
+    for kernel in KERNELS:
+        made = bout([EXAMPLES / f"{name}.bpf.c" for name in SHOWN], kernel=kernel)
+        rows = made.rows.astype(object).where(made.rows.notna(), None).to_dict("records")
+        told = {"kernel": kernel, "timing": made.timing, "seed": made.seed, "cpus": made.cpus, "rows": rows}
+        write_text(FOLDER / f"bout.{kernel}.json", json.dumps(told, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,14 @@
 /* Weighted virtual time, a small CFS: who has had least of what it is entitled to runs next. */
 #include "scheduler.h"
 
-enum { EVERYBODY = 0, MOST_CPUS = 64 };
+enum { EVERYBODY = 0 };
 static const u64 SLICE_NS = 3000000;
-static u64 now_vtime;          /* where the last thread stood that got a CPU */
-static u64 used_ns[MOST_CPUS]; /* the CPU time of the running thread when it got the CPU */
+static u64 now_vtime; /* where the last thread stood that got a CPU */
 
-static bool before(u64 a, u64 b)
+/* dsq_vtime is where a thread stands: with twice the weight, its time passes half as fast. */
+static void charge(struct task_struct *p)
 {
-    return (s64)(a - b) < 0; /* right also when the count overflows */
-}
-
-static u32 cpu_of(struct task_struct *p)
-{
-    return (u32)scx_bpf_task_cpu(p) % MOST_CPUS;
-}
-
-/* Where it stands with what it used just now: with twice the weight, time passes half as fast. */
-static u64 vtime_of(struct task_struct *p)
-{
-    return p->scx.dsq_vtime + (p->se.sum_exec_runtime - used_ns[cpu_of(p)]) * 100 / p->scx.weight;
+    p->scx.dsq_vtime += newly_used_ns(p) * 100 / p->scx.weight;
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(fair_init)
@@ -31,32 +20,34 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(fair_init)
 void BPF_STRUCT_OPS(fair_enqueue, struct task_struct *p, u64 enq_flags)
 {
     u64 vtime = p->scx.dsq_vtime;
-    if ((enq_flags & SCX_ENQ_WAKEUP) && before(vtime, now_vtime - SLICE_NS))
+    if ((enq_flags & SCX_ENQ_WAKEUP) && time_before(vtime, now_vtime - SLICE_NS))
         vtime = now_vtime - SLICE_NS;
     scx_bpf_dsq_insert_vtime(p, EVERYBODY, SLICE_NS, vtime, enq_flags);
 }
 
-/* Who had the CPU is in no queue yet.  It may go on while it still stands before everybody else. */
+/* Who had the CPU is in no queue yet.  It goes on while it still stands before everybody else. */
 void BPF_STRUCT_OPS(fair_dispatch, s32 cpu, struct task_struct *prev)
 {
     struct first next;
-    if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && first_in(EVERYBODY, &next) &&
-        before(vtime_of(prev), next.vtime))
-        prev->scx.slice = SLICE_NS;
-    else
-        scx_bpf_dsq_move_to_local(EVERYBODY);
+    if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
+        charge(prev);
+        if (first_in(EVERYBODY, &next) && time_before(prev->scx.dsq_vtime, next.vtime)) {
+            prev->scx.slice = SLICE_NS;
+            return;
+        }
+    }
+    scx_bpf_dsq_move_to_local(EVERYBODY);
 }
 
 void BPF_STRUCT_OPS(fair_running, struct task_struct *p)
 {
-    used_ns[cpu_of(p)] = p->se.sum_exec_runtime;
-    if (before(now_vtime, p->scx.dsq_vtime))
+    if (time_before(now_vtime, p->scx.dsq_vtime))
         now_vtime = p->scx.dsq_vtime;
 }
 
 void BPF_STRUCT_OPS(fair_stopping, struct task_struct *p, bool runnable)
 {
-    p->scx.dsq_vtime = vtime_of(p);
+    charge(p);
 }
 
 void BPF_STRUCT_OPS(fair_enable, struct task_struct *p)

@@ -1,7 +1,6 @@
 /* A queue for every CPU: no thread ever moves, and no CPU looks into another one's queue. */
 #include "scheduler.h"
 
-enum { MOST_CPUS = 64 };
 static const u64 SLICE_NS = 3000000;
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(per_cpu_init)

@@ -4,14 +4,8 @@
  */
 #include "scheduler.h"
 
-enum { LONG = 0, MOST_CPUS = 64 };
+enum { LONG = 0 };
 static const u64 SHORT_NS = 1000000, SLICE_NS = 10000000;
-static u64 used_ns[MOST_CPUS]; /* the CPU time of the running thread when it got the CPU */
-
-static u32 cpu_of(struct task_struct *p)
-{
-    return (u32)scx_bpf_task_cpu(p) % MOST_CPUS;
-}
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(short_first_init)
 {
@@ -31,17 +25,11 @@ void BPF_STRUCT_OPS(short_first_dispatch, s32 cpu, struct task_struct *prev)
     scx_bpf_dsq_move_to_local(LONG);
 }
 
-void BPF_STRUCT_OPS(short_first_running, struct task_struct *p)
-{
-    used_ns[cpu_of(p)] = p->se.sum_exec_runtime;
-}
-
 /* A quarter of what it did now, three quarters of what it used to do. */
 void BPF_STRUCT_OPS(short_first_stopping, struct task_struct *p, bool runnable)
 {
-    u64 burst_ns = p->se.sum_exec_runtime - used_ns[cpu_of(p)];
-    p->scx.dsq_vtime = (3 * p->scx.dsq_vtime + burst_ns) / 4;
+    p->scx.dsq_vtime = (3 * p->scx.dsq_vtime + newly_used_ns(p)) / 4;
 }
 
 SCX_OPS_DEFINE(short_first, .init = short_first_init, .enqueue = short_first_enqueue,
-               .dispatch = short_first_dispatch, .running = short_first_running, .stopping = short_first_stopping);
+               .dispatch = short_first_dispatch, .stopping = short_first_stopping);

@@ -92,13 +92,57 @@ extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) KFUNC;
 extern void scx_bpf_error_bstr(char *format, u64 *data, u32 data_bytes) KFUNC;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 
-/* Who is first in a queue: looked at, and left there.  False for an empty queue. */
+/* Is a before b?  Right also after the count has overflowed. */
+static inline bool time_before(u64 a, u64 b)
+{
+    return (s64)(a - b) < 0;
+}
+
+/* What you note for each CPU stands in an array of MOST_CPUS, at cpu_of(p): the CPU that p has, or had last. */
+enum { MOST_CPUS = 64 };
+
+static inline u32 cpu_of(struct task_struct *p)
+{
+    return (u32)scx_bpf_task_cpu(p) % MOST_CPUS;
+}
+
+/* The CPU time, in ns, that p has used since it got the CPU, or since you asked last.  In dispatch for prev, and in
+ * stopping: the kernel counts it up to that moment. */
+static u64 _used_before_ns[MOST_CPUS];
+
+static inline u64 newly_used_ns(struct task_struct *p)
+{
+    u64 *before_ns = &_used_before_ns[cpu_of(p)], used_ns = p->se.sum_exec_runtime - *before_ns;
+    *before_ns += used_ns;
+    return used_ns;
+}
+
+SEC("tp_btf/sched_switch") int _got_the_cpu(u64 *ctx)
+{
+    struct task_struct *next = (void *)ctx[2];
+    _used_before_ns[cpu_of(next)] = next->se.sum_exec_runtime;
+    return 0;
+}
+
+/* for_each_queued(p, dsq_id) { ... }: every thread in a queue, in its order.  move_to_local(p) takes this one out of
+ * it, to the CPU that asks; it fails where another CPU was quicker.  In dispatch only. */
 struct bpf_iter_scx_dsq {
     u64 opaque[6];
 };
 extern s32 bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) KFUNC;
 extern struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) KFUNC;
 extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) KFUNC;
+extern bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags) KFUNC;
+
+/* Named in between because clang describes no function to the loader that only cleanup() calls. */
+#define for_each_queued(p, dsq_id)                                                         \
+    for (struct bpf_iter_scx_dsq _it __attribute__((cleanup(bpf_iter_scx_dsq_destroy))),   \
+         *_once = (bpf_iter_scx_dsq_new(&_it, dsq_id, 0), (void)bpf_iter_scx_dsq_destroy, &_it); \
+         _once; _once = 0)                                                                 \
+        for (struct task_struct *p; (p = bpf_iter_scx_dsq_next(&_it));)
+#define move_to_local(p) scx_bpf_dsq_move(&_it, p, SCX_DSQ_LOCAL, 0)
+
+/* Who is first in a queue: looked at, and left there.  False for an empty queue. */
 
 struct first {
     u64 vtime;
@@ -129,7 +173,8 @@ static inline __attribute__((always_inline)) bool first_in(u64 dsq_id, struct fi
     })
 
 /* void BPF_STRUCT_OPS(enqueue, struct task_struct *p, u64 enq_flags) { ... }
- * The kernel hands the arguments over in one array; this takes them out. */
+ * The kernel hands the arguments over in one array; this takes them out.  _enqueue(p, enq_flags) is the same for your
+ * own calls. */
 #define BPF_STRUCT_OPS(name, args...) _CALLBACK("struct_ops/" #name, name, ##args)
 #define BPF_STRUCT_OPS_SLEEPABLE(name, args...) _CALLBACK("struct_ops/sleepable/" #name, name, ##args)
 #define _INLINE static inline __attribute__((always_inline))

@@ -1,20 +1,10 @@
 /* A cheat: it knows how the thread is called that is measured. */
 #include "scheduler.h"
 
-enum { EVERYBODY = 0, MOST_CPUS = 64 };
+enum { EVERYBODY = 0 };
 static const u64 SLICE_NS = 3000000;
 static u64 now_vtime;          /* where the last thread stood that got a CPU */
 static u64 used_ns[MOST_CPUS]; /* the CPU time of the running thread when it got the CPU */
-
-static bool before(u64 a, u64 b)
-{
-    return (s64)(a - b) < 0; /* right also when the count overflows */
-}
-
-static u32 cpu_of(struct task_struct *p)
-{
-    return (u32)scx_bpf_task_cpu(p) % MOST_CPUS;
-}
 
 /* Where it stands with what it used just now: with twice the weight, time passes half as fast. */
 static u64 vtime_of(struct task_struct *p)
@@ -31,7 +21,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(mine_init)
 void BPF_STRUCT_OPS(mine_enqueue, struct task_struct *p, u64 enq_flags)
 {
     u64 vtime = p->scx.dsq_vtime;
-    if ((enq_flags & SCX_ENQ_WAKEUP) && before(vtime, now_vtime - SLICE_NS))
+    if ((enq_flags & SCX_ENQ_WAKEUP) && time_before(vtime, now_vtime - SLICE_NS))
         vtime = now_vtime - SLICE_NS;
     if (p->comm[0] == 's' && p->comm[1] == 'l' && p->comm[2] == 'e')
         scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags | SCX_ENQ_PREEMPT);
@@ -44,7 +34,7 @@ void BPF_STRUCT_OPS(mine_dispatch, s32 cpu, struct task_struct *prev)
 {
     struct first next;
     if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && first_in(EVERYBODY, &next) &&
-        before(vtime_of(prev), next.vtime))
+        time_before(vtime_of(prev), next.vtime))
         prev->scx.slice = SLICE_NS;
     else
         scx_bpf_dsq_move_to_local(EVERYBODY);
@@ -53,7 +43,7 @@ void BPF_STRUCT_OPS(mine_dispatch, s32 cpu, struct task_struct *prev)
 void BPF_STRUCT_OPS(mine_running, struct task_struct *p)
 {
     used_ns[cpu_of(p)] = p->se.sum_exec_runtime;
-    if (before(now_vtime, p->scx.dsq_vtime))
+    if (time_before(now_vtime, p->scx.dsq_vtime))
         now_vtime = p->scx.dsq_vtime;
 }
 
