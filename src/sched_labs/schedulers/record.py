@@ -20,18 +20,26 @@ from .trial import KERNEL, Trial, run
 FOLDER = Path(__file__).with_name("recorded")
 SHOWN = ("fifo", "fair", "deadline", "short_first")
 KERNELS = (KERNEL, "7.3")  # the bout's
+COMPARED = ((None, "7.3"), ("fifo", "7.3"))
 
 
-def recorded(name: str | None = None) -> Trial:
+def recorded(name: str | None = None, kernel: str = KERNEL) -> Trial:
     """The recorded run of an example (None: of the kernel's own scheduler) on the workload `sleeper`.
 
-    Raises ParameterError for an example that none was recorded of.
+    Raises ParameterError for an example that none was recorded of; on another kernel than 6.18 there are two.
     """
-    path = FOLDER / f"{name or 'own'}.json"
+    path = FOLDER / _name(name, kernel)
     if not path.is_file():
-        raise ParameterError(f"No run of {name!r} was recorded.", f"There are: {', '.join(SHOWN)}, and None.")
+        raise ParameterError(
+            f"No run of {name!r} on kernel {kernel} was recorded.",
+            f"There are: {', '.join(SHOWN)} and None; on {KERNELS[1]} fifo and None.",
+        )
     found = from_json(path.read_text(encoding="utf-8"), str(path))
     return Trial(**{field: getattr(found, field) for field in found.__dataclass_fields__})
+
+
+def _name(name: str | None, kernel: str) -> str:
+    return f"{name or 'own'}{'' if kernel == KERNEL else '.' + kernel}.json"
 
 
 def like(text: str) -> Trial | None:
@@ -55,9 +63,9 @@ def recorded_bout(kernel: str = KERNEL) -> Bout:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    for name in (None, *SHOWN):
-        found = run(EXAMPLES / f"{name}.bpf.c" if name else None)
-        found.save(FOLDER / f"{name or 'own'}.json")
+    for name, kernel in [*((name, KERNEL) for name in (None, *SHOWN)), *COMPARED]:
+        found = run(EXAMPLES / f"{name}.bpf.c" if name else None, kernel=kernel)
+        found.save(FOLDER / _name(name, kernel))
     for kernel in KERNELS:
         made = bout([EXAMPLES / f"{name}.bpf.c" for name in SHOWN], kernel=kernel)
         rows = made.rows.astype(object).where(made.rows.notna(), None).to_dict("records")
