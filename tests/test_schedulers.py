@@ -405,6 +405,7 @@ def test_a_new_scheduler_compiles_under_its_own_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["scheduler", "new", "mine"]) == 0
+    assert Path(capsys.readouterr().out.split()[-1]).is_file()  # the header
     text = (tmp_path / "mine.bpf.c").read_text()
     assert "SCX_OPS_DEFINE(mine," in text and "fifo" not in text
     if shutil.which("clang"):

@@ -90,10 +90,12 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _new(options: argparse.Namespace) -> None:
+    from .compile import INCLUDE
     from .starter import new
 
     path = new(options.name)
     print(f"{path} is a FIFO that works.  Change it, then: sched-labs scheduler run {path}")
+    print(f"What it may call: {INCLUDE / 'scheduler.h'}")
 
 
 def _check(options: argparse.Namespace) -> None:
