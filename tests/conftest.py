@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import os
 import shutil
@@ -38,6 +39,27 @@ _TAKE_LONG = {
     ),
 }
 _ONE_GUEST = "test_a_guest_that_has_booted_once_is_not_booted_again"  # for everybody, too
+# Nobody's numbers change when these run beside one another, on every CPU that there is.
+_COMPUTE = (
+    "test_bandwidth_figures",
+    "test_book_generated",
+    "test_calculators",
+    "test_claims",
+    "test_controls",
+    "test_defence",
+    "test_explorables",
+    "test_figures",
+    "test_figures_browser",
+    "test_lab_pages",
+    "test_needs",
+    "test_pages",  # once the book is built
+    "test_predictions",
+    "test_properties",
+    "test_prose",
+    "test_stats",
+    "test_tables",
+)
+_MEASURE = {"own_lock", "tiny", "tiny_watched"}  # fixtures of what runs workloads, in those files too
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,6 +67,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, files in _TAKE_LONG.items():
             if item.path.stem in files and item.name != _ONE_GUEST:
                 item.add_marker(mark)
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if (item.path.stem in _COMPUTE or "recorded_run" in fixtures) and not fixtures & _MEASURE:
+            item.add_marker("computes")
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -222,13 +247,23 @@ def _network() -> str:
 def real_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The book of this checkout, its chapters run on this machine (SCHED_LABS_PROFILE, by default tiny).
 
-    It is built from a copy, so that the tests neither use nor replace the pages that `make book` made.
+    It is built from a copy, so that the tests neither use nor replace the pages that `make book` made; and
+    once, by the first of several processes of tests: the others wait.
     """
-    checkout = lay_checkout(tmp_path_factory.mktemp("real") / "book")
-    shutil.copytree(ROOT / "notebooks", checkout / "notebooks", dirs_exist_ok=True)
-    shutil.copy(ROOT / "_toc.yml", checkout / "_toc.yml")
-    profile = os.environ.get("SCHED_LABS_PROFILE", "tiny")
-    words = ("build", "--root", str(checkout), "--profile", profile)
-    done = run_book(*words, data=checkout.parent / "data", timeout=BUILD_S)
-    assert done.returncode == 0, f"the book does not build:\n{done.stdout}\n{done.stderr}"
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    folder /= "real"
+    folder.mkdir(exist_ok=True)
+    checkout = folder / "book"
+    with (folder / "lock").open("w") as only:
+        fcntl.flock(only, fcntl.LOCK_EX)
+        if not checkout.exists():
+            lay_checkout(checkout)
+            shutil.copytree(ROOT / "notebooks", checkout / "notebooks", dirs_exist_ok=True)
+            shutil.copy(ROOT / "_toc.yml", checkout / "_toc.yml")
+            profile = os.environ.get("SCHED_LABS_PROFILE", "tiny")
+            words = ("build", "--root", str(checkout), "--profile", profile)
+            done = run_book(*words, data=folder / "data", timeout=BUILD_S)
+            assert done.returncode == 0, f"the book does not build:\n{done.stdout}\n{done.stderr}"
     return checkout / "_build"

@@ -250,7 +250,7 @@ def test_progress_is_shown_on_one_line_and_a_torn_line_waits_for_its_end(tmp_pat
     Terminal(screen).say("done")
 
 
-@pytest.mark.parametrize("target", ["help", "live", "book", "test", "check", "bench", "clean"])
+@pytest.mark.parametrize("target", ["help", "live", "book", "test", "test-all", "check", "bench", "clean"])
 def test_make_knows_its_targets(target: str) -> None:
     done = subprocess.run(
         ["make", "-n", "PROVISION=no", target], cwd=ROOT, capture_output=True, text=True, check=False

@@ -361,6 +361,7 @@ def test_a_controller_that_is_mounted_elsewhere_is_found(tmp_path: Path) -> None
     assert done.stdout.startswith(f"{tmp_path}/")
 
 
+@pytest.mark.guests
 @pytest.mark.usefixtures("own_lock")  # its time is virtual
 @pytest.mark.parametrize("name", ["6.1"])
 def test_v2_on_a_kernel_that_mounts_nothing_else(name: str) -> None:

@@ -902,6 +902,7 @@ def _as_if(kind: str, timing: str) -> Result:
     return dataclasses.replace(held, timing=timing)
 
 
+@pytest.mark.computes
 def test_virtual_time_is_drawn_as_virtual_time_and_never_in_a_machines_units() -> None:
     for kind in ("context_switch.matrix", "runqlat.histogram", "warmup.sweep"):
         figure = _as_if(kind, "deterministic").plot()
@@ -912,6 +913,7 @@ def test_virtual_time_is_drawn_as_virtual_time_and_never_in_a_machines_units() -
         assert "no machine has these times" in figure.provenance
 
 
+@pytest.mark.computes
 def test_a_figure_of_nanoseconds_refuses_an_emulated_machine() -> None:
     for kind in ("context_switch.matrix", "warmup.sweep"):
         with pytest.raises(ResultError, match="under a millisecond") as refused:
@@ -923,6 +925,7 @@ def test_a_figure_of_nanoseconds_refuses_an_emulated_machine() -> None:
     assert not re.search(r"\d (ns|µs)\b", figure.svg())
 
 
+@pytest.mark.computes
 def test_no_figure_tells_a_time_too_short_to_tell() -> None:
     """Every other figure of an emulated machine says "under 1 ms" where it is."""
     refused = []
@@ -938,6 +941,7 @@ def test_no_figure_tells_a_time_too_short_to_tell() -> None:
     assert not {"quota.hog", "service.latency", "slices.sweep", "policies.admission"} & set(refused)
 
 
+@pytest.mark.computes
 def test_different_clocks_share_no_axis() -> None:
     kind = "context_switch.matrix"
     here, virtual = _as_if(kind, "native"), _as_if(kind, "deterministic")
@@ -953,6 +957,7 @@ def test_different_clocks_share_no_axis() -> None:
     assert here.plot(recorded=_as_if(kind, "vm-kvm"))
 
 
+@pytest.mark.computes
 def test_what_people_say_about_machines_is_not_judged_in_a_guests_time() -> None:
     for timing in ("vm-emulated", "deterministic"):
         verdicts = [verdict.outcome for _, verdict in judge(_as_if("context_switch.matrix", timing))]

@@ -444,6 +444,7 @@ def test_container(made: Callable[[constructed.Tree], Machine]) -> None:
     assert m.fact("kernel.scheduler").value == "EEVDF" and m.fact("kernel.slice_ns").value == 2_800_000
 
 
+@pytest.mark.computes
 @pytest.mark.parametrize("wreck", ["", "garbage here\n", "-1", "\x00\xff: (\n: -", "999999999999999999999"])
 def test_no_broken_file_breaks_the_survey(wreck: str, tmp_path: Path) -> None:
     trees = {**constructed.ubuntu_2404(), **constructed.two_sockets()}

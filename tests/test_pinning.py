@@ -330,6 +330,7 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     return {name: from_json(text, name) for name, text in answer.value.items()}
 
 
+@pytest.mark.guests
 def test_a_guest_with_siblings_and_nodes_moves_to_both(guest: dict[str, Result]) -> None:
     table = guest["cost"].summary().set_index("distance")
     assert list(table.index) == ["same_cpu", "smt_sibling", "other_node"]
@@ -338,6 +339,7 @@ def test_a_guest_with_siblings_and_nodes_moves_to_both(guest: dict[str, Result])
     assert not table["flagged"].any()
 
 
+@pytest.mark.guests
 def test_a_guest_with_siblings_runs_on_both_at_once(guest: dict[str, Result]) -> None:
     result = guest["sharing"]
     assert result.parameters["cpus"] == {"cores": [3, 1], "siblings": [3, 2], "one_cpu": [3, 3]}
@@ -348,6 +350,7 @@ def test_a_guest_with_siblings_runs_on_both_at_once(guest: dict[str, Result]) ->
     assert "on two threads of one core" in result.plot().caption
 
 
+@pytest.mark.guests
 def test_a_guest_with_two_nodes_has_near_and_far_memory(guest: dict[str, Result]) -> None:
     result = guest["chase"]
     table = result.summary()

@@ -42,6 +42,7 @@ def guest() -> None:
         pytest.skip(error.what)
 
 
+@pytest.mark.guests
 @pytest.mark.usefixtures("guest")
 def test_one_scheduler_gives_the_same_digits_twice_and_its_decisions_add_up() -> None:
     one, again = (scheduler.run(scheduler.EXAMPLES / "fifo.bpf.c", progress=False) for _ in range(2))

@@ -91,7 +91,7 @@ def _bars(cell: pd.DataFrame) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
     """One panel per regime and placement; the recorded run's median is a pale mark in each."""
-    table = frame(result)
+    table, summary = frame(result), result.summary()
     pale = None if recorded is None else recorded.summary()
     marks = times_ns(predictions)
     panels = list(dict.fromkeys(zip(table["placement"], table["regime"], strict=True)))
@@ -102,7 +102,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         found = drawing.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
         for ax, (place, regime) in zip(found, panels, strict=True):
             rows = table[(table["placement"] == place) & (table["regime"] == regime)]
-            _panel(ax, rows, _title(result, rows), low, high)
+            _panel(ax, rows, _title(summary, rows), low, high)
             if pale is not None:
                 _recorded(ax, pale[(pale["placement"] == place) & (pale["regime"] == regime)])
             for _, ns in marks:
@@ -112,16 +112,16 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         drawing.legend(handles=_handles(table, recorded, marks), loc="outside upper left", ncols=1)
     return Figure(
         drawing,
-        alt=_alt(result, table),
-        caption=_caption(result),
+        alt=_alt(summary),
+        caption=_caption(summary),
         data=table,
         title="Waits for a CPU, by regime",
     )
 
 
-def _title(result: Drawable, rows: pd.DataFrame) -> str:
+def _title(summary: pd.DataFrame, rows: pd.DataFrame) -> str:
     first = rows.iloc[0]
-    cpus = result.summary().query("placement == 'spread'")["cpus"]
+    cpus = summary.query("placement == 'spread'")["cpus"]
     where = _PLACES[first["placement"]].format(int(cpus.iloc[0]) if len(cpus) else "all")
     workers = int(first["workers"])
     return f"{first['regime']}: {workers} worker{'' if workers == 1 else 's'} {where}".replace(
@@ -172,21 +172,20 @@ def _handles(table: pd.DataFrame, recorded: Drawable | None, marks: Sequence[tup
                       for text, _ in marks]  # fmt: skip
 
 
-def _half(result: Drawable, mode: str, place: str, regime: str) -> float:
-    table = result.summary()
+def _half(table: pd.DataFrame, mode: str, place: str, regime: str) -> float:
     row = table[(table["mode"] == mode) & (table["placement"] == place) & (table["regime"] == regime)]
     return float(row["p50_ns"].iloc[0]) if len(row) else math.nan
 
 
-def _caption(result: Drawable) -> str:
+def _caption(summary: pd.DataFrame) -> str:
     parts = []
-    light, full = (_half(result, "sleep", "spread", regime) for regime in ("light", "oversubscribed"))
+    light, full = (_half(summary, "sleep", "spread", regime) for regime in ("light", "oversubscribed"))
     if math.isfinite(light) and math.isfinite(full):
         parts.append(
             f"Half of the wake-ups waited at most {axes.time_text(light)} while there were idle CPUs, "
             f"{axes.time_text(full)} with four sleepers for each CPU"
         )
-    pinned = _half(result, "yield", "pinned", "oversubscribed")
+    pinned = _half(summary, "yield", "pinned", "oversubscribed")
     if math.isfinite(pinned):
         parts.append(f"yielding workers crowded on one CPU waited {axes.time_text(pinned)}")
     if not parts:
@@ -194,10 +193,9 @@ def _caption(result: Drawable) -> str:
     return f"{'; '.join(parts)}."
 
 
-def _alt(result: Drawable, table: pd.DataFrame) -> str:
-    summary = result.summary().dropna(subset=["p50_ns"])
+def _alt(summary: pd.DataFrame) -> str:
     parts = ["Histograms of waits on one logarithmic time axis, a panel for each regime and placement."]
-    for row in each(summary):
+    for row in each(summary.dropna(subset=["p50_ns"])):
         parts.append(
             f"{row.workers} workers, {row.regime}, {row.placement}, {row.mode}: half within "
             f"{axes.time_text(row.p50_ns)}, 99 % within {axes.time_text(row.p99_ns)}."
