@@ -74,6 +74,9 @@ class Prediction:
         return self.value if self.unit == _SHARE else None
 
 
+Predictions = Sequence[Prediction]
+
+
 class Figure:
     """A drawn figure with everything that belongs to it.
 

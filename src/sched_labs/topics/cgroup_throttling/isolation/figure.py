@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import (
-    Drawable,
-    Figure,
-    Prediction,
-    canvas,
-    columns,
-    draws,
-    each,
-    machine_name,
-)
+from sched_labs.draw.base import Drawable, Figure, Predictions, also_in_legend, canvas, columns, draws, each
 
 KIND = "isolation.cpuset"
 WORDS = {
@@ -46,7 +35,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the victim's share of its CPU per condition, with its longest time off it."""
     if predictions:
         raise ParameterError("This figure has no time axis for a prediction.", "Leave predictions out.")
@@ -79,28 +68,15 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             axes.beside(ax, y, gap, _COLUMN)
         axes.beside(ax, -0.75, "longest gap", _COLUMN, "bold")
         ax.set_xlim(0, 100)
-        ax.set_ylim(len(table) - 0.4, -0.6)
-        ax.set_yticks(range(len(table)), [WORDS.get(str(name), str(name)) for name in table["condition"]])
+        axes.rows(ax, [WORDS.get(str(name), str(name)) for name in table["condition"]])
         ax.xaxis.set_major_locator(FixedLocator([0, 25, 50, 75, 100]))
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
         ax.set_xlabel("of its CPU the thread had")
-        ax.grid(visible=False, axis="y")
-        ax.tick_params(axis="y", length=0)
         handles: list[Any] = [
             Patch(color=style.colour(style.OWN), label="the thread"),
             Patch(color=style.colour(style.RIVAL), label="others, or nobody"),
         ]
-        if recorded is not None:
-            handles.append(
-                Line2D(
-                    [],
-                    [],
-                    marker="D",
-                    linestyle="none",
-                    color=style.colour(style.RECORDED),
-                    label=f"recorded: {machine_name(recorded.machine)}",
-                )
-            )
+        handles += also_in_legend(recorded, (), marker="D", linestyle="none")
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
     return Figure(
         drawing,

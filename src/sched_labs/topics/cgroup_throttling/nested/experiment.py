@@ -22,11 +22,7 @@ from sched_labs.run.base import Instrument, Run, experiment
 from sched_labs.steer import placement
 
 # For each: whether the group has a limit of its own, and whether a sibling is busy.
-CONDITIONS = {
-    "alone": (True, False),
-    "sibling": (True, True),
-    "no_own_limit": (False, True),
-}
+CONDITIONS = {"alone": (True, False), "sibling": (True, True), "no_own_limit": (False, True)}
 GAP_US = 200
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import (
-    Drawable,
-    Figure,
-    Prediction,
-    canvas,
-    columns,
-    draws,
-    each,
-    machine_name,
-)
+from sched_labs.draw.base import Drawable, Figure, Predictions, also_in_legend, canvas, columns, draws, each
 
 KIND = "nested.groups"
 WORDS = {
@@ -46,7 +36,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw how much CPU time the inner group had, and the throttled periods of both groups' cpu.stat."""
     if predictions:
         raise ParameterError("This figure has no time axis for a prediction.", "Leave predictions out.")
@@ -58,18 +48,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         _shares(above, table, pale)
         _periods(below, table)
         for ax in (above, below):
-            ax.set_ylim(len(table) - 0.4, -0.6)
-            ax.set_yticks(range(len(table)), [WORDS[str(name)] for name in table["condition"]])
-            ax.tick_params(axis="y", length=0)
-            ax.grid(visible=False, axis="y")
+            axes.rows(ax, [WORDS[str(name)] for name in table["condition"]])
             ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
         drawing.legend(handles=_handles(recorded), loc="outside upper left", ncols=2)
     return Figure(
-        drawing,
-        alt=_alt(table),
-        caption=_caption(table),
-        data=table,
-        title="Groups inside a limited group",
+        drawing, alt=_alt(table), caption=_caption(table), data=table, title="Groups inside a limited group"
     )
 
 
@@ -99,13 +82,12 @@ def _periods(ax: Axes, table: pd.DataFrame) -> None:
         ):
             known = bool(np.isfinite(value))
             ax.barh(y + offset, value if known else 0, height=0.34, color=style.colour(role))
-            ax.annotate(
+            axes.note(
+                ax,
                 f"{value:.0f} %" if known else "counts nothing",
                 (value if known else 0, y + offset),
-                xytext=(5, 0),
-                textcoords="offset points",
+                (5, 0),
                 va="center",
-                fontsize=style.SMALL,
                 annotation_clip=False,
             )
     ax.set_xlim(0, 115)
@@ -121,10 +103,7 @@ def _handles(recorded: Drawable | None) -> list[Any]:
         Line2D([], [], color=throttled, label="the inner group's own limit"),
         Line2D([], [], color=throttled, linestyle=(0, (1, 2)), label="the limit around both"),
     ]
-    if recorded is not None:
-        name = f"recorded: {machine_name(recorded.machine)}"
-        colour = style.colour(style.RECORDED)
-        handles.append(Line2D([], [], marker="D", linestyle="none", color=colour, label=name))
+    handles += also_in_legend(recorded, (), marker="D", linestyle="none")
     return handles
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,13 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
     draws,
     each,
-    machine_name,
+    recorded_name,
     times_ns,
 )
 
@@ -75,7 +74,7 @@ def timeline(result: Drawable) -> pd.DataFrame:
 
 
 @draws(HOG)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw one trial as a timeline, and every stall against period - quota."""
     table, line = frame(result), timeline(result)
     period = float(table["period_ns"].max())
@@ -139,7 +138,7 @@ def _formula(
     table: pd.DataFrame,
     pale: pd.DataFrame | None,
     recorded: Drawable | None,
-    predictions: Sequence[Prediction],
+    predictions: Predictions,
 ) -> list[Any]:
     before = pale[pale["share_percent"] < 100] if pale is not None else table.iloc[:0]
     shown = pd.concat([table, before], ignore_index=True)
@@ -172,13 +171,7 @@ def _formula(
             zorder=2,
         )
     if recorded is not None and len(before):
-        handles += ax.plot(
-            [],
-            [],
-            "o",
-            color=style.colour(style.RECORDED),
-            label=f"recorded: {machine_name(recorded.machine)}",
-        )
+        handles += ax.plot([], [], "o", color=style.colour(style.RECORDED), label=recorded_name(recorded))
     colour = style.colour(style.THROTTLED)
     for row in each(table[np.isfinite(table["stall_ns"])]):
         if np.isfinite(row.stall_lo_ns) and np.isfinite(row.stall_hi_ns):
@@ -244,7 +237,7 @@ def threads_frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(THREADS)
-def draw_threads(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw_threads(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw how soon a quota is used up by how many threads, beside the formula for here and for 16 CPUs."""
     table = threads_frame(result)
     pale = None if recorded is None else threads_frame(recorded)
@@ -285,7 +278,7 @@ def draw_threads(result: Drawable, recorded: Drawable | None, predictions: Seque
                 color=style.colour(style.RECORDED),
                 markersize=9,
                 zorder=2.5,
-                label=f"recorded: {machine_name(recorded.machine)}",
+                label=recorded_name(recorded),
             )
         colour = style.colour(style.THROTTLED)
         for row in each(table):

@@ -489,11 +489,7 @@ def check_time(trials: int, duration_s: float) -> None:
 
 def _about_run(trials: int) -> dict[str, Any]:
     tick_ns = machine.survey().tick_ns
-    return {
-        "trials": trials,
-        "slice_us": cgroups.slice_us(),
-        "tick_us": tick_ns / 1000 if tick_ns else None,
-    }
+    return {"trials": trials, "slice_us": cgroups.slice_us(), "tick_us": tick_ns / 1000 if tick_ns else None}
 
 
 def may_limit(run: Run) -> bool:

@@ -15,13 +15,13 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
+    also_in_legend,
     canvas,
     columns,
     dashed,
     draws,
     each,
-    machine_name,
     times_ns,
 )
 
@@ -84,7 +84,7 @@ def label(limit: str, demand: float, neighbour: str, hogs: float) -> str:
 
 
 @draws(LATENCY)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw how long requests took, a row of bars per condition, with p99 and throttled periods."""
     table = frame(result)
     summary = columns(result.summary(), _SUMMARY, "The summary of this service")
@@ -178,11 +178,7 @@ def _around(ax: Axes, conditions: Sequence[Any]) -> None:
     ax.set_xlabel("from the moment a request was due until it was served")
     for x, head, values in (
         (46, "p99", [axes.time_text(row.p99_ns, 2) for row in conditions]),
-        (
-            122,
-            "throttled",
-            [f"{row.throttled_percent:.0f} %" if row.periods else "–" for row in conditions],
-        ),
+        (122, "throttled", [f"{row.throttled_percent:.0f} %" if row.periods else "–" for row in conditions]),
     ):
         for y, text in [
             (rows + 0.05, head),
@@ -196,15 +192,7 @@ def _handles(conditions: Sequence[Any], recorded: Drawable | None) -> list[Any]:
     words = {style.THROTTLED: "later, under a quota", style.RIVAL: "later, without one"}
     for colour in dict.fromkeys(_late(row) for row in conditions if row.beyond_percent > 0):
         handles.append(Patch(color=style.colour(colour), label=words[colour]))
-    if recorded is not None:
-        handles.append(
-            Line2D(
-                [],
-                [],
-                color=style.colour(style.RECORDED),
-                label=f"recorded: {machine_name(recorded.machine)}",
-            )
-        )
+    handles += also_in_legend(recorded, ())
     return handles
 
 
@@ -264,7 +252,7 @@ def contention_frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(CONTENTION)
-def draw_contention(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw_contention(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw what each instrument shows of a service alone, under a quota and among hogs."""
     table = contention_frame(result)
     pale = None if recorded is None else contention_frame(recorded)
@@ -277,17 +265,7 @@ def draw_contention(result: Drawable, recorded: Drawable | None, predictions: Se
         for _, ns in times_ns(predictions):
             panels[0].axvline(ns, **dashed())
         handles: list[Any] = [Line2D([], [], **dashed(), label=text) for text, _ in times_ns(predictions)]
-        if recorded is not None:
-            handles.append(
-                Line2D(
-                    [],
-                    [],
-                    marker="D",
-                    linestyle="none",
-                    color=style.colour(style.RECORDED),
-                    label=f"recorded: {machine_name(recorded.machine)}",
-                )
-            )
+        handles += also_in_legend(recorded, (), marker="D", linestyle="none")
         if handles:
             drawing.legend(handles=handles, loc="outside upper left", ncols=1)
     return Figure(
@@ -326,13 +304,12 @@ def _bars(ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, name: str, t
         )
         if np.isfinite(before.get(word, np.nan)):
             ax.plot(before[word], y, "D", color=style.colour(style.RECORDED), zorder=3)
-        ax.annotate(
+        axes.note(
+            ax,
             _text(name, value),
             (value if np.isfinite(value) else 0, y),
-            xytext=(6, 0),
-            textcoords="offset points",
+            (6, 0),
             va="center",
-            fontsize=style.SMALL,
             annotation_clip=False,
         )
     ax.set_xlim(0, most * 1.22)

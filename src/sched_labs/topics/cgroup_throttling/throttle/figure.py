@@ -16,7 +16,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     also_drawn,
     canvas,
     columns,
@@ -81,7 +81,7 @@ def _shown(table: pd.DataFrame, result: Drawable, begin: str, end: str) -> pd.Da
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw each request where it was due, above the intervals in which its group was held back."""
     ours = frame(result)
     held_back, looks = spans(result), samples(result)
@@ -120,9 +120,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     )
 
 
-def _requests(
-    ax: Axes, table: pd.DataFrame, pale: Drawable | None, predictions: Sequence[Prediction]
-) -> list[Any]:
+def _requests(ax: Axes, table: pd.DataFrame, pale: Drawable | None, predictions: Predictions) -> list[Any]:
     before = None if pale is None else frame(pale)
     shown = table if before is None else pd.concat([table, before], ignore_index=True)
     times = [*shown["latency_ns"].clip(lower=1e3), *(ns for _, ns in times_ns(predictions))]
@@ -158,10 +156,7 @@ def _intervals(ax: Axes, table: pd.DataFrame, cpus: Sequence[int]) -> None:
             color=style.colour(style.THROTTLED),
             linewidth=0,
         )
-    ax.set_ylim(len(cpus) - 0.4, -0.6)
-    ax.set_yticks(range(len(cpus)), [f"CPU {cpu}" for cpu in cpus])
-    ax.tick_params(axis="y", length=0)
-    ax.grid(visible=False, axis="y")
+    axes.rows(ax, [f"CPU {cpu}" for cpu in cpus])
     ax.set_title("Run queues held back, seen in the kernel")
 
 

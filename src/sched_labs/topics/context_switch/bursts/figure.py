@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,13 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
     draws,
     each,
-    machine_name,
+    recorded_name,
     times_ns,
 )
 
@@ -57,7 +56,7 @@ def _even(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the cost of a switch over the length of bursts, and over the time between even switches."""
     table = frame(result)
     pale = None if recorded is None else frame(recorded)
@@ -76,7 +75,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         if pale is not None and recorded is not None:
             handles += _curve(top, _bursts(pale), "burst", style.RECORDED)
             _curve(bottom, _even(pale), "spacing_ns", style.RECORDED)
-            handles[0].set_label(f"recorded: {machine_name(recorded.machine)}")
+            handles[0].set_label(recorded_name(recorded))
         handles += _curve(top, bursts, "burst", style.WARMUP)
         _curve(bottom, _even(table), "spacing_ns", style.WARMUP)
         for label, ns in times_ns(predictions):
@@ -97,9 +96,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     )
 
 
-def _limits(
-    table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
-) -> tuple[float, float]:
+def _limits(table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> tuple[float, float]:
     shown = table if pale is None else pd.concat([table, pale])
     values = [*shown["extra_ns"], *shown["extra_hi_ns"], *(ns for _, ns in times_ns(predictions))]
     known = [float(value) for value in values if np.isfinite(value) and value > 0] or [100.0, 10_000.0]

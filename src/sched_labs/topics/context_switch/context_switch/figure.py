@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,7 +13,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     also_in_legend,
     canvas,
     columns,
@@ -73,7 +72,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the cost of one switch per mechanism, one panel per placement, flagged runs apart."""
     table = frame(result)
     # A recorded run in which something else happened than was meant is no comparison.
@@ -117,9 +116,7 @@ def _position(row: Any) -> float:
     return net if math.isfinite(net) and net > 0 and not row.flagged else float(row.hand_over_ns)
 
 
-def _limits(
-    table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
-) -> tuple[float, float]:
+def _limits(table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> tuple[float, float]:
     values = [ns for _, ns in times_ns(predictions)]
     for part in (table, pale):
         if part is None:
@@ -133,9 +130,7 @@ def _limits(
     return min(positive) / 1.5, max(positive) * 1.5
 
 
-def _panel(
-    ax: Axes, rows: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
-) -> None:
+def _panel(ax: Axes, rows: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> None:
     direct, paper, ink = (style.colour(name) for name in (style.DIRECT, style.PAPER, style.INK))
     middles: dict[str, list[float]] = {}
     for y, row in enumerate(each(rows)):
@@ -188,15 +183,14 @@ def _say(ax: Axes, y: float, text: str) -> None:
 
 
 def _head(ax: Axes, text: str) -> None:
-    ax.annotate(
+    axes.note(
+        ax,
         text,
         (1.0, 1.0),
+        (10, 8),
         xycoords="axes fraction",
-        xytext=(10, 8),
-        textcoords="offset points",
         ha="left",
         va="baseline",
-        fontsize=style.SMALL,
         color=style.colour(style.NEUTRAL),
         annotation_clip=False,
     )
@@ -215,9 +209,7 @@ def _trouble(row: Any) -> str:
     return f"{counted} switches, not {expected}"
 
 
-def _handles(
-    table: pd.DataFrame, recorded: Drawable | None, predictions: Sequence[Prediction]
-) -> list[Line2D]:
+def _handles(table: pd.DataFrame, recorded: Drawable | None, predictions: Predictions) -> list[Line2D]:
     def sample(label: str, name: str, **look: Any) -> Line2D:
         return Line2D([], [], label=label, color=style.colour(name), **{"linestyle": "none", **look})
 

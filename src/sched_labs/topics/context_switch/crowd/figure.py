@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,13 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
     draws,
     each,
-    machine_name,
+    recorded_name,
     times_ns,
 )
 
@@ -42,7 +41,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the time per switch against the number of ready threads."""
     table = frame(result)
     pale = None if recorded is None else frame(recorded)
@@ -64,7 +63,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         if pale is not None and recorded is not None:
             handles += ax.plot(
                 pale["threads"], pale["switch_ns"], color=style.colour(style.RECORDED), linewidth=1.6,
-                label=f"recorded: {machine_name(recorded.machine)}",
+                label=recorded_name(recorded),
             )  # fmt: skip
         handles += ax.plot(
             table["threads"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,13 +13,13 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
     draws,
     each,
-    machine_name,
+    recorded_name,
     times_ns,
 )
 
@@ -50,7 +49,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the time per step as a stacked bar for each buffer; recorded totals are pale ticks."""
     table = frame(result)
     pale = None if recorded is None else frame(recorded)
@@ -85,7 +84,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             Patch(color=switch, label="what a second thread adds"),
         ]
         if recorded is not None:
-            name = f"recorded: {machine_name(recorded.machine)}"
+            name = recorded_name(recorded)
             tick = Line2D(
                 [], [], label=name, color=style.colour(style.RECORDED), marker="|", linestyle="none"
             )
@@ -93,10 +92,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             handles.append(tick)
         for label, ns in times_ns(predictions):
             handles.append(ax.axvline(ns, label=label, **dashed()))
-        ax.set_yticks(range(len(table)), [axes.size_text(size) for size in table["buffer_bytes"]])
-        ax.set_ylim(len(table) - 0.4, -0.6)
-        ax.tick_params(axis="y", length=0)
-        ax.grid(visible=False, axis="y")
+        axes.rows(ax, [axes.size_text(size) for size in table["buffer_bytes"]])
         ax.spines["left"].set_visible(False)
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: axes.time_text(value)))
         ax.set_xlabel("CPU time for each step of two threads that yield")

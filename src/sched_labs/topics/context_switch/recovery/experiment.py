@@ -255,9 +255,7 @@ def curve(
         )
 
 
-def blocks_of(
-    records: Sequence[workloads.Record],
-) -> list[tuple[workloads.Record, list[workloads.Record]]]:
+def blocks_of(records: Sequence[workloads.Record]) -> list[tuple[workloads.Record, list[workloads.Record]]]:
     """What chase.c wrote, as (block, its passes)."""
     found: list[tuple[workloads.Record, list[workloads.Record]]] = []
     for record in records:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
@@ -53,7 +52,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the time per access after the resume, as a multiple of alone, over the time since the resume."""
     table = frame(result)
     sets = columns(result.summary(), _SUMMARY, "The summary of this recovery curve")
@@ -84,9 +83,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     )
 
 
-def _axes(
-    ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
-) -> None:
+def _axes(ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> None:
     shown = table if pale is None else pd.concat([table, pale], ignore_index=True)
     times = [*shown["since_ns"], *(ns for _, ns in times_ns(predictions))]
     axes.log_time(ax, "x", min(times) / 1.4, max(times) * 1.7)
@@ -128,12 +125,11 @@ def _mark(ax: Axes, when_ns: float) -> None:
     ink = style.colour(style.INK)
     high = 1.35
     ax.plot([when_ns, when_ns], [1 / (1 + recovery.NEAR), high], color=ink, linewidth=1.2, zorder=3.6)
-    ax.annotate(
+    axes.note(
+        ax,
         axes.time_text(when_ns, 2),
         (when_ns, high),
-        xytext=(4, 0),
-        textcoords="offset points",
-        fontsize=style.SMALL,
+        (4, 0),
         va="center",
         color=ink,
         zorder=5,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
@@ -64,7 +63,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw warm-up and direct cost per switch against the working set, caches marked."""
     table = frame(result)
     pale = None if recorded is None else _same_access(frame(recorded), table)
@@ -95,9 +94,7 @@ def _same_access(pale: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     return pale[pale["access"].isin(table["access"].unique())].reset_index(drop=True)
 
 
-def _axes(
-    ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
-) -> None:
+def _axes(ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> None:
     shown = table if pale is None else pd.concat([table, pale], ignore_index=True)
     values = shown[["extra_ns", "extra_lo_ns", "extra_hi_ns", "direct_ns", "direct_lo_ns", "direct_hi_ns"]]
     finite = values.to_numpy(dtype=float).ravel()
@@ -256,7 +253,7 @@ def _recorded(ax: Axes, pale: pd.DataFrame, name: str) -> list[Any]:
     return ax.plot([], [], color=colour, linewidth=1.6, marker="o", markersize=5, label=f"recorded: {name}")
 
 
-def _predictions(ax: Axes, predictions: Sequence[Prediction]) -> list[Any]:
+def _predictions(ax: Axes, predictions: Predictions) -> list[Any]:
     handles = []
     for made in predictions:
         if made.ns is not None:

@@ -110,10 +110,7 @@ def semantics(
     as getrusage counts them (voluntary_switches, involuntary_switches) and as /proc/<pid>/task/<tid>/status
     does (status_voluntary_switches, status_involuntary_switches), and migrations.
     """
-    for what, chosen, known in (
-        ("policies", policies, POLICIES),
-        ("placements", placements, PLACEMENTS),
-    ):
+    for what, chosen, known in (("policies", policies, POLICIES), ("placements", placements, PLACEMENTS)):
         checks.words(what, chosen, known)
     trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials
     yields = run.choose(tiny=100, quick=1000, full=10_000) if yields is None else yields

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
@@ -12,12 +10,12 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     draws,
     each,
-    machine_name,
+    recorded_name,
     times_ns,
 )
 from sched_labs.topics.context_switch.context_switch.figure import PLACES
@@ -57,7 +55,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw a bar of switches per call for each case, one panel per placement.
 
     A recorded run is a pale tick on each row.  A prediction is a time and has no axis here: it is refused.
@@ -107,10 +105,7 @@ def _panel(ax: Axes, rows: pd.DataFrame, pale: pd.DataFrame | None) -> None:
             )
         axes.right_of(ax, y, f"{row.switches_per_yield:.2f}, {axes.time_text(row.yield_ns, 2)} a call", 8)
         names.append(f"{row.policy.upper()}, {_CONDITIONS.get(row.condition, row.condition)}")
-    ax.set_yticks(range(len(rows)), names)
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.tick_params(axis="y", length=0)
-    ax.grid(visible=False, axis="y")
+    axes.rows(ax, names)
     ax.spines["left"].set_visible(False)
 
 
@@ -127,9 +122,7 @@ def _handles(recorded: Drawable | None) -> list[Patch]:
         Patch(color=style.colour(style.WAKEUP), label="counted as voluntary"),
     ]
     if recorded is not None:
-        handles.append(
-            Patch(color=style.colour(style.RECORDED), label=f"recorded: {machine_name(recorded.machine)}")
-        )
+        handles.append(Patch(color=style.colour(style.RECORDED), label=recorded_name(recorded)))
     return handles
 
 

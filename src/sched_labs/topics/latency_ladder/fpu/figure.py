@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     also_in_legend,
     canvas,
     columns,
@@ -59,7 +58,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw what each set of registers adds to a switch, on a linear axis, over the noise floor."""
     table = frame(result)
     pale = None if recorded is None else frame(recorded).set_index("registers")
@@ -75,10 +74,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             _row(ax, y, row, pale)
         for _, ns in times_ns(predictions):
             ax.axvline(ns, **dashed())
-        ax.set_ylim(len(table) - 0.4, -0.6)
-        ax.set_yticks(range(len(table)), table["name"])
-        ax.tick_params(axis="y", length=0)
-        ax.grid(visible=False, axis="y")
+        axes.rows(ax, list(table["name"]))
         ax.spines["left"].set_visible(False)
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: axes.time_text(value)))
         ax.locator_params(axis="x", nbins=6)
@@ -95,11 +91,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
 
 
 def _limits(
-    ax: Axes,
-    table: pd.DataFrame,
-    pale: pd.DataFrame | None,
-    floor: float,
-    predictions: Sequence[Prediction],
+    ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, floor: float, predictions: Predictions
 ) -> None:
     values = [0.0, floor, -floor, *(ns for _, ns in times_ns(predictions))]
     for part in (table, pale):
@@ -125,7 +117,7 @@ def _row(ax: Axes, y: int, row: Any, pale: pd.DataFrame | None) -> None:
 
 
 def _handles(
-    table: pd.DataFrame, floor: float, recorded: Drawable | None, predictions: Sequence[Prediction]
+    table: pd.DataFrame, floor: float, recorded: Drawable | None, predictions: Predictions
 ) -> list[Any]:
     direct, paper = style.colour(style.DIRECT), style.colour(style.PAPER)
     handles: list[Any] = [Line2D([], [], color=direct, marker="o", label="registers filled")]

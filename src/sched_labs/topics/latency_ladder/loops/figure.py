@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,7 +13,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     also_in_legend,
     canvas,
     columns,
@@ -26,11 +25,7 @@ from sched_labs.draw.base import (
 )
 
 KIND = "loops.counted"
-LOOPS = {
-    "process_futex": "timectxsw",
-    "thread_futex": "timetctxsw",
-    "thread_yield": "timetctxsw2",
-}
+LOOPS = {"process_futex": "timectxsw", "thread_futex": "timetctxsw", "thread_yield": "timetctxsw2"}
 SETTINGS = {
     "none": "“No CPU affinity”",
     "affinity": "“With CPU affinity”",
@@ -65,7 +60,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw both quotients of every loop, one panel per setting of affinity."""
     table = frame(result)
     pale = None if recorded is None else frame(recorded).set_index(["affinity", "loop"])
@@ -83,10 +78,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
                 _row(ax, y, row, pale)
             for _, ns in times_ns(predictions):
                 ax.axvline(ns, **dashed())
-            ax.set_ylim(len(rows) - 0.4, -0.6)
-            ax.set_yticks(range(len(rows)), rows["name"])
-            ax.tick_params(axis="y", length=0)
-            ax.grid(visible=False, axis="y")
+            axes.rows(ax, list(rows["name"]))
             ax.spines["left"].set_visible(False)
             ax.set_title(f"{SETTINGS[setting]}: {_cpus(rows['cpus'].iloc[0])}")
         for ax in panels[:-1]:
@@ -108,9 +100,7 @@ def _cpus(cpus: str) -> str:
     return f"CPU {cpus}" if cpus.isdigit() else f"CPUs {cpus}"
 
 
-def _limits(
-    table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
-) -> tuple[float, float]:
+def _limits(table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> tuple[float, float]:
     values = [ns for _, ns in times_ns(predictions)]
     for part in (table, pale):
         if part is not None:
@@ -156,7 +146,7 @@ def _count(counted: float) -> str:
     return f"{counted:.1f} counted" if counted >= 0.05 else "none counted"
 
 
-def _handles(recorded: Drawable | None, predictions: Sequence[Prediction]) -> list[Line2D]:
+def _handles(recorded: Drawable | None, predictions: Predictions) -> list[Line2D]:
     handles = [
         Line2D(
             [],

@@ -81,11 +81,7 @@ def instrument(survey: machine.Machine) -> Instrument:
     "reference.costs", summarise=summarise, instrument=instrument, workloads=("reference", "pingpong")
 )
 def costs(
-    run: Run,
-    *,
-    rungs: Sequence[str] = RUNGS,
-    trials: int | None = None,
-    batch_us: int | None = None,
+    run: Run, *, rungs: Sequence[str] = RUNGS, trials: int | None = None, batch_us: int | None = None
 ) -> None:
     """Measure the rungs of the latency ladder, all on one CPU.
 

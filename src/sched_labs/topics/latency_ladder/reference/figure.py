@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,7 +14,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     also_in_legend,
     canvas,
     columns,
@@ -95,23 +94,20 @@ def ladder(
     walks: Drawable | None = None,
     *,
     recorded: Drawable | None = None,
-    predictions: Sequence[Prediction] = (),
+    predictions: Predictions = (),
 ) -> Figure:
     """The ladder with the largest warm-up of a sweep of the same machine among its rungs."""
     return _draw(costs, walks, recorded, predictions)
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw one rung under the other on a logarithmic time axis, the cheapest at the bottom."""
     return _draw(result, None, recorded, predictions)
 
 
 def _draw(
-    result: Drawable,
-    beside: Drawable | None,
-    recorded: Drawable | None,
-    predictions: Sequence[Prediction],
+    result: Drawable, beside: Drawable | None, recorded: Drawable | None, predictions: Predictions
 ) -> Figure:
     table = frame(result, beside)
     pale = None if recorded is None else frame(recorded).set_index("rung")
@@ -139,9 +135,7 @@ def _draw(
     )
 
 
-def _limits(
-    table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
-) -> tuple[float, float]:
+def _limits(table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> tuple[float, float]:
     values = [*table["cost_ns"], *table["cost_hi_ns"], *(ns for _, ns in times_ns(predictions))]
     if pale is not None:
         values += list(pale["cost_ns"])
@@ -165,9 +159,7 @@ def _rung(ax: Axes, y: int, row: Any, pale: pd.DataFrame | None) -> None:
     axes.right_of(ax, y, axes.time_text(row.cost_ns) if row.seen else "not seen", 10)
 
 
-def _handles(
-    table: pd.DataFrame, recorded: Drawable | None, predictions: Sequence[Prediction]
-) -> list[Line2D]:
+def _handles(table: pd.DataFrame, recorded: Drawable | None, predictions: Predictions) -> list[Line2D]:
     labels = {
         style.ALONE: "everything else",
         style.DIRECT: "a switch, direct cost",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     also_in_legend,
     canvas,
     columns,
@@ -62,7 +61,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the cost of a hop against the memory of each process, one line per ring, one panel per access."""
     table = frame(result)
     pale = None if recorded is None else frame(recorded)
@@ -98,7 +97,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     )
 
 
-def _ns(predictions: Sequence[Prediction]) -> list[float]:
+def _ns(predictions: Predictions) -> list[float]:
     return [ns for _, ns in times_ns(predictions)]
 
 
@@ -136,18 +135,17 @@ def _name_lines(ax: Axes, table: pd.DataFrame, right: int) -> None:
         else:
             groups.append(([str(count)], [float(ns)]))
     for names, ys in groups:
-        ax.annotate(
+        axes.note(
+            ax,
             ", ".join(sorted(names, key=int)),
             (right, float(np.exp(np.mean(np.log(ys))))),
-            xytext=(9, 0),
-            textcoords="offset points",
+            (9, 0),
             va="center",
-            fontsize=style.SMALL,
         )
 
 
 def _handles(
-    table: pd.DataFrame, l2: Any, recorded: Drawable | None, predictions: Sequence[Prediction]
+    table: pd.DataFrame, l2: Any, recorded: Drawable | None, predictions: Predictions
 ) -> list[Line2D]:
     paper, warm = style.colour(style.PAPER), style.colour(style.WARMUP)
     handles = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     also_in_legend,
     canvas,
     columns,
@@ -75,7 +74,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the extra time of a walk against its pages, one line for each kind of switch."""
     table = frame(result)
     pale = None if recorded is None else frame(recorded)
@@ -108,9 +107,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     )
 
 
-def _axes(
-    ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Sequence[Prediction]
-) -> None:
+def _axes(ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> None:
     shown = table if pale is None else pd.concat([table, pale], ignore_index=True)
     values = shown[["extra_ns", "extra_lo_ns", "extra_hi_ns"]].to_numpy(dtype=float).ravel()
     values = values[np.isfinite(values)]

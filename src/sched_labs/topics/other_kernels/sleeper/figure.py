@@ -22,6 +22,7 @@ from sched_labs.draw.base import (
     Drawable,
     Figure,
     Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
@@ -77,7 +78,7 @@ def frame(*results: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, own_clocks=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """One run; a recorded one in a panel above it."""
     if recorded is None:
         return gallery([result], predictions=predictions)

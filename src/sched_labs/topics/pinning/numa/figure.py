@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from sched_labs.draw import axes, panels, style
-from sched_labs.draw.base import (
-    Drawable,
-    Figure,
-    Prediction,
-    columns,
-    draws,
-    each,
-    highest,
-)
+from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, each, highest
 
 KIND = "numa.chase"
 _COLUMNS = (
@@ -44,7 +34,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """A row per working set and pair of nodes; local memory in the baseline's colour."""
     table = frame(result)
     panel = panels.Panel(

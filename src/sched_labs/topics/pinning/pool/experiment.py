@@ -370,8 +370,7 @@ def _watched(run: Run) -> Iterator[tuple[str, str, str]]:
     able = runqlat.available()
     if not able.ok:
         run.note(
-            "missing",
-            f"What had the CPU while workers waited is missing: {able.why} {able.remedy}".strip(),
+            "missing", f"What had the CPU while workers waited is missing: {able.why} {able.remedy}".strip()
         )
         return
     yield from (("thread", "long", placed) for placed in PLACEMENTS)

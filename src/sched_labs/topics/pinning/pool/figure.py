@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Prediction, columns, draws, listed
+from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, listed
 from sched_labs.draw.panels import TIME, Panel, check_predictions, dots, in_words
 
 KIND = "pool.pinned"
@@ -45,7 +43,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the middle request and the slowest hundredth; predictions are of the latter."""
     check_predictions(PANELS, predictions)
     table = frame(result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,16 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import (
-    Drawable,
-    Figure,
-    Prediction,
-    canvas,
-    columns,
-    draws,
-    each,
-    machine_name,
-)
+from sched_labs.draw.base import Drawable, Figure, Predictions, canvas, columns, draws, each, machine_name
 
 KIND = "reserved.residents"
 MOST = 14  # rows; the rest is in the table
@@ -71,7 +61,7 @@ def _row_name(kind: str, name: str) -> str:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """A row per resident, a mark per condition: how often in a second."""
     if predictions:
         raise ParameterError("This figure has no time axis for a prediction.", "Leave predictions out.")
@@ -89,15 +79,12 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             for row in each(rows) if rows is not None else ():
                 if row.row_name in names and (not old or row.condition == "pinned"):
                     _mark(ax, row, names.index(row.row_name), old)
-        ax.set_ylim(len(names) - 0.4, -0.6)
-        ax.set_yticks(range(len(names)), names)
-        ax.tick_params(axis="y", length=0)
+        axes.rows(ax, names)
         ticks = [10.0**e for e in range(-1, 7) if 10.0**e <= high]
         ax.xaxis.set_major_locator(FixedLocator(ticks))
         ax.xaxis.set_minor_locator(NullLocator())
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: axes.number_text(value)))
         ax.set_xlabel("in a second")
-        ax.grid(visible=False, axis="y")
         handles: list[Any] = [
             Line2D(
                 [],
@@ -118,11 +105,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             )
         drawing.legend(handles=handles, loc="outside upper left", ncols=1)
     return Figure(
-        drawing,
-        alt=_alt(table),
-        caption=_caption(table),
-        data=table,
-        title="Who lives on a reserved CPU",
+        drawing, alt=_alt(table), caption=_caption(table), data=table, title="Who lives on a reserved CPU"
     )
 
 

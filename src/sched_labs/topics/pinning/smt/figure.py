@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,16 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import (
-    Drawable,
-    Figure,
-    Prediction,
-    canvas,
-    columns,
-    draws,
-    each,
-    machine_name,
-)
+from sched_labs.draw.base import Drawable, Figure, Predictions, also_in_legend, canvas, columns, draws, each
 
 KIND = "smt.sharing"
 _COLUMNS = (
@@ -53,7 +43,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """A row per work and companion, in it a mark per placement: the speed, of that alone."""
     if predictions:
         raise ParameterError("This figure has no time axis for a prediction.", "Leave predictions out.")
@@ -94,11 +84,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             handles.append(
                 Line2D([], [], linestyle="none", marker=marker, color=style.colour(name), label=label)
             )
-        if recorded is not None:
-            label = f"recorded: {machine_name(recorded.machine)}"
-            handles.append(
-                Line2D([], [], linestyle="none", marker="o", color=style.colour(style.RECORDED), label=label)
-            )
+        handles += also_in_legend(recorded, (), linestyle="none", marker="o")
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
     return Figure(
         drawing,

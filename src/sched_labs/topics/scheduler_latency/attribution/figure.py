@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,7 +14,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
@@ -79,7 +78,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw one panel per condition: waiting time by the length of the wait, stacked by what had the CPU."""
     table, summary = frame(result), result.summary()
     pale = None if recorded is None else frame(recorded)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,13 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
     draws,
     each,
-    machine_name,
+    recorded_name,
     times_ns,
 )
 
@@ -32,11 +31,7 @@ _NAMES = {
     "perf": "perf sched",
     "psi": "PSI",
 }
-_TITLES = {
-    "idle": "woken on an idle CPU",
-    "hog": "woken beside a hog",
-    "queue": "three hogs take turns",
-}
+_TITLES = {"idle": "woken on an idle CPU", "hog": "woken beside a hog", "queue": "three hogs take turns"}
 _COLOURS = {"idle": style.WAKEUP, "hog": style.WAKEUP, "queue": style.PREEMPTED}
 
 
@@ -59,7 +54,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the mean wait by instrument, one panel per condition."""
     table = frame(result)
     pale = None if recorded is None else frame(recorded)
@@ -91,7 +86,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
                     marker="D",
                     markersize=5,
                     color=style.colour(style.RECORDED),
-                    label=f"recorded: {machine_name(recorded.machine)}",
+                    label=recorded_name(recorded),
                 )
                 handles += line if ax is panels[0] else []
             lines = [ax.axvline(ns, label=label, **dashed()) for label, ns in marks]

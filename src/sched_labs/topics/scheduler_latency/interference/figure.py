@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,13 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
     draws,
     each,
-    machine_name,
+    recorded_name,
     times_ns,
 )
 
@@ -64,7 +63,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw what interrupts and kernel threads took of each second, by neighbour and nice value."""
     table = frame(result)
     pale = None if recorded is None else frame(recorded)
@@ -120,7 +119,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
                 marker="D",
                 markersize=5,
                 color=style.colour(style.RECORDED),
-                label=f"recorded: {machine_name(recorded.machine)}",
+                label=recorded_name(recorded),
                 zorder=4,
             )
         ax.set_yticks(places, labels)

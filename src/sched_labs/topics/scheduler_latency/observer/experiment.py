@@ -92,12 +92,7 @@ def instrument(survey: machine.Machine) -> Instrument:
 
 
 @experiment("observer.cost", summarise=summarise, instrument=instrument, workloads=("pingpong",))
-def cost(
-    run: Run,
-    *,
-    observers: list[str] | None = None,
-    cpu: int | None = None,
-) -> None:
+def cost(run: Run, *, observers: list[str] | None = None, cpu: int | None = None) -> None:
     """Time a switch without an observer and under each one that this machine has.
 
     observers  some of "ours", "ours_attributed", "runqlat", "runqlat-bpfcc", "perf"; default: all

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -12,13 +10,13 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
     draws,
     each,
-    machine_name,
+    recorded_name,
     times_ns,
 )
 
@@ -50,7 +48,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw what each observer adds to a switch, with its interval."""
     table = frame(result)
     summary = result.summary()
@@ -78,7 +76,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
                 marker="D",
                 color=style.colour(style.RECORDED),
                 markeredgecolor=style.colour(style.PAPER),
-                label=f"recorded: {machine_name(recorded.machine)}",
+                label=recorded_name(recorded),
                 zorder=4,
             )
         handles += [ax.axvline(ns, label=label, **dashed()) for label, ns in times_ns(predictions)]
@@ -92,11 +90,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         if handles:
             drawing.legend(handles=handles, loc="outside upper left")
     return Figure(
-        drawing,
-        alt=_alt(table),
-        caption=_caption(table, free),
-        data=table,
-        title="What watching costs",
+        drawing, alt=_alt(table), caption=_caption(table, free), data=table, title="What watching costs"
     )
 
 

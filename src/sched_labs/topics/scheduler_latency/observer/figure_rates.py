@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import (
-    Drawable,
-    Figure,
-    Prediction,
-    canvas,
-    columns,
-    draws,
-    each,
-    machine_name,
-)
+from sched_labs.draw.base import Drawable, Figure, Predictions, canvas, columns, draws, each, recorded_name
 
 from .figure import name_of
 
@@ -53,7 +42,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw by how much each observer slows two threads down, against how often they switch."""
     table = frame(result)
     pale = None if recorded is None else frame(recorded)
@@ -75,7 +64,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             )  # fmt: skip
             if pale is not None and recorded is not None:
                 of = pale[pale["observer"] == name]
-                label = f"recorded: {machine_name(recorded.machine)}" if name == names[0] else None
+                label = recorded_name(recorded) if name == names[0] else None
                 ax.plot(of["switches_per_s"], of["slower_percent"], color=style.colour(style.RECORDED),
                         label=label, zorder=2)  # fmt: skip
         ax.axhline(0, color=style.colour(style.NEUTRAL), linewidth=1.0)

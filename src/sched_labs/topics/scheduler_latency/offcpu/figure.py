@@ -6,7 +6,6 @@ CPU, each row below is a function that the one above it called.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -20,7 +19,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     also_drawn,
     canvas,
     columns,
@@ -93,7 +92,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the flame graph.  A recorded one is told in words, because its functions are its own kernel's."""
     if predictions:
         raise ParameterError("A flame graph has no axis for a prediction.", "Compare it with the table.")

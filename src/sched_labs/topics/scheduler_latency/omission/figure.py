@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,14 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
+    also_in_legend,
     canvas,
     columns,
     dashed,
     draws,
     each,
     listed,
-    machine_name,
     times_ns,
 )
 
@@ -47,7 +46,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Time against the rank of the request, the axis stretched towards the last ones."""
     table = frame(result)
     summary = result.summary()
@@ -71,9 +70,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             look: dict[str, Any] = {"color": style.colour(role)}
             ax.plot(_tail(rows), rows["took_ns"], **look)
             handles.append(Line2D([], [], label=f"a client that {_WORDS[client]}", **look))
-        if recorded is not None:
-            name = f"recorded: {machine_name(recorded.machine)}"
-            handles.append(Line2D([], [], color=style.colour(style.RECORDED), label=name))
+        handles += also_in_legend(recorded, ())
         for text, ns in marks:
             handles.append(ax.axhline(ns, label=text, **dashed()))
         most = table.groupby("client").size().max()

@@ -78,9 +78,7 @@ def summarise_sweep(result: Result) -> pd.DataFrame:
         row: dict[str, Any] = {"policy": policy, "load": load, "wakes": len(cell)}
         row["wakes_per_trial"] = result.parameters["wakes"]
         for name, q in (("p50", 0.5), ("p99", 0.99)):
-            row |= {
-                **stats.spread(f"{name}", "ns", trials.quantile(q, interpolation="higher")),
-            }
+            row |= {**stats.spread(f"{name}", "ns", trials.quantile(q, interpolation="higher"))}
         used = counted["worker_cpu_ns"].sum() + counted["hogs_cpu_ns"].sum()
         ran = cell[cell["cpu"] >= 0]
         rows.append(
@@ -109,12 +107,7 @@ def instrument_sweep(survey: machine.Machine) -> Instrument:
 
 @experiment("policies.sweep", summarise=summarise_sweep, instrument=instrument_sweep, workloads=("periodic",))
 def sweep(
-    run: Run,
-    *,
-    hogs: int = 3,
-    period_us: int = 2017,
-    trials: int | None = None,
-    wakes: int | None = None,
+    run: Run, *, hogs: int = 3, period_us: int = 2017, trials: int | None = None, wakes: int | None = None
 ) -> None:
     """Wake a worker again and again among hogs on its CPU, under one policy after the other.
 

@@ -16,7 +16,8 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
+    also_in_legend,
     canvas,
     columns,
     dashed,
@@ -24,6 +25,7 @@ from sched_labs.draw.base import (
     each,
     machine_name,
     percents,
+    recorded_name,
     times_ns,
 )
 
@@ -63,7 +65,7 @@ def sweep_frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(SWEEP)
-def draw_sweep(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw_sweep(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """A row per policy: from half of the wake-ups (mark) to 99 % (line's end) and the latest (tick)."""
     table = sweep_frame(result)
     pale = None if recorded is None else sweep_frame(recorded)
@@ -126,9 +128,7 @@ def _sweep_handles(recorded: Drawable | None, marks: Sequence[tuple[str, float]]
     handles.append(
         Line2D([], [], color=colour, marker="|", markersize=11, linestyle="none", label="the latest of all")
     )
-    if recorded is not None:
-        name = f"recorded: {machine_name(recorded.machine)}"
-        handles.append(Line2D([], [], color=style.colour(style.RECORDED), linewidth=6, label=name))
+    handles += also_in_legend(recorded, (), linewidth=6)
     return handles + [Line2D([], [], label=text, **dashed()) for text, _ in marks]
 
 
@@ -175,7 +175,7 @@ def hog_frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(HOG)
-def draw_hog(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw_hog(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Each pair's CPU as one bar: what the second hog got is the strong part."""
     marks = percents(predictions)
     table = hog_frame(result)
@@ -258,7 +258,7 @@ def admission_frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(ADMISSION)
-def draw_admission(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw_admission(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """The reservations as steps up to the refusal, with the kernel's limit."""
     marks = percents(predictions)
     table = admission_frame(result)
@@ -282,7 +282,7 @@ def draw_admission(result: Drawable, recorded: Drawable | None, predictions: Seq
             handles.append(ax.axhline(row["limit_percent"], label=label, **look))
         if recorded is not None:
             edge = float(recorded.summary()["granted_percent"].iloc[0])
-            name = f"recorded: {machine_name(recorded.machine)}"
+            name = recorded_name(recorded)
             handles.append(ax.axhline(edge, color=style.colour(style.RECORDED), linewidth=3.0, label=name))
         handles += [ax.axhline(share, label=text, **dashed()) for text, share in marks]
         ax.set_ylim(0, max([105.0, *(1.03 * share for _, share in marks)]))

@@ -282,13 +282,7 @@ def _until_the_end(workload: workloads.Workload) -> Iterator[workloads.Record]:
             return
 
 
-def _keep(
-    run: Run,
-    trial: int,
-    cell: _Cell,
-    records: Sequence[workloads.Record],
-    counts: _Counts,
-) -> None:
+def _keep(run: Run, trial: int, cell: _Cell, records: Sequence[workloads.Record], counts: _Counts) -> None:
     """A block's bins as rows, and what was counted in it into the run's parameters."""
     same = {
         "trial": trial,

@@ -16,7 +16,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
@@ -89,7 +89,7 @@ def _bars(cell: pd.DataFrame) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """One panel per regime and placement; the recorded run's median is a pale mark in each."""
     table, summary = frame(result), result.summary()
     pale = None if recorded is None else recorded.summary()

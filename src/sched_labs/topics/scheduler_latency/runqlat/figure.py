@@ -17,7 +17,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
@@ -103,7 +103,7 @@ def _others(result: Drawable) -> str:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the waits by length, stacked by cause, with median and tail marked."""
     table = frame(result)
     marks = quantiles(result)
@@ -128,7 +128,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
     )
 
 
-def _axes(ax: Axes, tables: Sequence[pd.DataFrame], predictions: Sequence[Prediction]) -> None:
+def _axes(ax: Axes, tables: Sequence[pd.DataFrame], predictions: Predictions) -> None:
     times = [ns for _, ns in times_ns(predictions)]
     low = min([*(part["low_ns"].min() for part in tables), *(t / 1.5 for t in times)])
     high = max([*(part["high_ns"].max() for part in tables), *(t * 1.5 for t in times)])

@@ -130,10 +130,7 @@ def sweep(
         if tried["granted"]:
             granted.append(wish)
         else:
-            run.note(
-                "missing",
-                f"Slices of one's own were not measured: {tried['because']}.",
-            )
+            run.note("missing", f"Slices of one's own were not measured: {tried['because']}.")
     cells: list[tuple[int, int | None, str]] = [(number, None, "") for number in sorted(set(hogs))]
     cells += [(CUSTOM_AMONG, wish, "") for wish in sorted(granted)]
     if moved_slice_ns is not None and (knob := _movable(run, moved_slice_ns)):

@@ -16,14 +16,14 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
+    also_in_legend,
     canvas,
     columns,
     dashed,
     draws,
     each,
     listed,
-    machine_name,
     times_ns,
 )
 
@@ -66,7 +66,7 @@ def left_alone(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Stint and gap with their intervals; what turns of equal length would give is a thin line."""
     table = frame(result)
     own = left_alone(table)
@@ -144,13 +144,12 @@ def _wished(ax: Axes, table: pd.DataFrame) -> None:
             else:
                 named.append(((hogs, stint), [text]))
         for at, texts in named:
-            ax.annotate(
+            axes.note(
+                ax,
                 f"{listed(texts)} {word}",
                 at,
-                xytext=(7 * side, 5),
-                textcoords="offset points",
+                (7 * side, 5),
                 ha="right" if side < 0 else "left",
-                fontsize=style.SMALL,
                 color=style.colour(style.NEUTRAL),
             )
 
@@ -160,14 +159,13 @@ def _kernel_marks(ax: Axes, table: pd.DataFrame) -> None:
         value = float(table[column].iloc[0])
         if math.isfinite(value):
             ax.axhline(value, color=style.colour(style.NEUTRAL), linewidth=1.0, zorder=1.5)
-            ax.annotate(
+            axes.note(
+                ax,
                 f"{name} {axes.time_text(value)}",
                 (1, value),
+                (-2, 3),
                 xycoords=("axes fraction", "data"),
-                xytext=(-2, 3),
-                textcoords="offset points",
                 ha="right",
-                fontsize=style.SMALL,
                 color=style.colour(style.NEUTRAL),
             )
 
@@ -178,9 +176,7 @@ def _handles(
     handles = [Line2D([], [], label=_WORDS[kind], **look) for kind, look in reversed(_LOOKS.items())]
     thin = {"color": style.colour(style.NEUTRAL), "linewidth": 1.0, "linestyle": (0, (1, 2))}
     handles.append(Line2D([], [], label="(N − 1) stints of equal length", **thin))  # type: ignore[arg-type]
-    if recorded is not None:
-        name = f"recorded: {machine_name(recorded.machine)}"
-        handles.append(Line2D([], [], color=style.colour(style.RECORDED), label=name))
+    handles += also_in_legend(recorded, ())
     return handles + [Line2D([], [], label=text, **dashed()) for text, _ in marks]
 
 

@@ -16,7 +16,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     also_drawn,
     canvas,
     columns,
@@ -52,7 +52,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the graph.  A recorded one has threads of its own: it is told in words, not drawn."""
     if predictions:
         raise ParameterError("A graph has no axis for a prediction.", "Compare your guess with the table.")

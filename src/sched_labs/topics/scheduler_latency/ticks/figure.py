@@ -15,12 +15,13 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
     canvas,
     columns,
     dashed,
     draws,
     machine_name,
+    recorded_name,
     times_ns,
 )
 
@@ -49,7 +50,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Above, the periods that the trials found; below, every gap as a dot by its place in them and length."""
     table = frame(result)
     row = result.summary().iloc[0]
@@ -90,11 +91,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
 
 
 def _periods(
-    ax: Axes,
-    result: Drawable,
-    row: pd.Series,
-    recorded: Drawable | None,
-    marks: Sequence[tuple[str, float]],
+    ax: Axes, result: Drawable, row: pd.Series, recorded: Drawable | None, marks: Sequence[tuple[str, float]]
 ) -> list[Any]:
     """The period that each trial found, the kernel's own, a recorded one and the reader's guess."""
     found = [t["period_ns"] for t in result.records("found") if math.isfinite(t["period_ns"] or math.nan)]
@@ -109,7 +106,7 @@ def _periods(
         ax.spines[side].set_visible(False)
     handles: list[Any] = []
     if math.isfinite(pale) and recorded is not None:
-        name = f"recorded: {machine_name(recorded.machine)}"
+        name = recorded_name(recorded)
         handles.append(ax.axvline(pale, color=style.colour(style.RECORDED), linewidth=6, label=name))
     if math.isfinite(tick):
         look: dict[str, Any] = {"color": style.colour(style.NEUTRAL), "linewidth": 1.4}

@@ -75,9 +75,7 @@ def summarise(result: Result) -> pd.DataFrame:
         trials = cell.groupby("trial")
         row: dict[str, Any] = {"condition": condition, "wakes": len(cell)}
         for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-            row |= {
-                **stats.spread(f"{name}", "ns", trials["wait_ns"].quantile(q)),
-            }
+            row |= {**stats.spread(f"{name}", "ns", trials["wait_ns"].quantile(q))}
         stacked, slow = (stats.median_interval(trials[name].mean()) for name in ("stacked", "slow"))
         rows.append(
             row

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 from matplotlib.lines import Line2D
 
@@ -11,13 +9,13 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
     Figure,
-    Prediction,
+    Predictions,
+    also_in_legend,
     canvas,
     columns,
     dashed,
     draws,
     each,
-    machine_name,
     times_ns,
 )
 
@@ -45,7 +43,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """A row per condition: from half of the wake-ups (mark) to 99 % (line's end) and the latest (tick)."""
     table = frame(result)
     pale = None if recorded is None else frame(recorded)
@@ -82,9 +80,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             Line2D([], [], color=colour, marker="o", label="half of the wake-ups (mark) to 99 % (line)"),
             Line2D([], [], color=colour, marker="|", markersize=11, linestyle="none", label="the longest"),
         ]
-        if recorded is not None:
-            name = f"recorded: {machine_name(recorded.machine)}"
-            handles.append(Line2D([], [], color=style.colour(style.RECORDED), linewidth=7, label=name))
+        handles += also_in_legend(recorded, (), linewidth=7)
         handles += [Line2D([], [], label=text, **dashed()) for text, _ in marks]
         drawing.legend(handles=handles, loc="outside upper left", ncols=1)
     return Figure(

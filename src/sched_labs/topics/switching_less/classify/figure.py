@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import pandas as pd
 from matplotlib.lines import Line2D
 
 from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import (
-    Drawable,
-    Figure,
-    Prediction,
-    canvas,
-    columns,
-    draws,
-    each,
-)
+from sched_labs.draw.base import Drawable, Figure, Predictions, canvas, columns, draws, each
 
 KIND = "classify.processes"
 LEAST = 0.5  # switches/s; fewer stand at the edge
@@ -45,7 +36,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the processes; a recorded set stands behind, without letters.  It has no axis for predictions."""
     if predictions:
         raise ParameterError("This figure has no axis for a prediction.", "Draw it without predictions.")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Prediction, columns, draws
+from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
 from sched_labs.draw.panels import NUMBER, TIME, Panel, Series, check_predictions, lines
 
 KIND = "connections.sweep"
@@ -54,7 +52,7 @@ def _series(table: pd.DataFrame) -> list[Series]:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw switches, CPU time and delay over the number of connections; predictions are of the delay."""
     check_predictions(PANELS, predictions)
     table = frame(result)
@@ -64,11 +62,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         series = [Series(one.rows, f"recorded: {one.label}", style.RECORDED, one.marker)
                   for one in _series(pale) if not one.rows.empty] + series  # fmt: skip
     drawing = lines(
-        series,
-        PANELS,
-        x=Panel("connections", "connections", NUMBER),
-        height=165,
-        predictions=predictions,
+        series, PANELS, x=Panel("connections", "connections", NUMBER), height=165, predictions=predictions
     )
     return Figure(
         drawing,

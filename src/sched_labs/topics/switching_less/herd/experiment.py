@@ -49,12 +49,7 @@ def instrument(survey: machine.Machine) -> Instrument:
 
 @experiment("herd.wakeups", summarise=summarise, instrument=instrument, workloads=("herd",))
 def wakeups(
-    run: Run,
-    *,
-    threads: int = 8,
-    events: int | None = None,
-    period_us: int = 600,
-    trials: int | None = None,
+    run: Run, *, threads: int = 8, events: int | None = None, period_us: int = 600, trials: int | None = None
 ) -> None:
     """Let threads wait for events, each with its own epoll instance, and send one event after the other.
 

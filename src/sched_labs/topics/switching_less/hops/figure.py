@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Prediction, columns, draws
+from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
 from sched_labs.draw.panels import NUMBER, TIME, Panel, check_predictions, dots, in_words
 
 KIND = "hops.compared"
@@ -51,7 +49,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw time and kernel switches of one hop; predictions are times."""
     check_predictions(PANELS, predictions)
     table = frame(result)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from sched_labs.draw import style
-from sched_labs.draw.base import Drawable, Figure, Prediction, columns, draws, listed
+from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, listed
 from sched_labs.draw.panels import NUMBER, SHARE, Panel, check_predictions, dots, in_words
 
 KIND = "ipc.causes"
@@ -55,7 +53,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the loss, the switches and the neighbour's CPU by condition; no panel takes predictions."""
     check_predictions(PANELS, predictions)
     table = frame(result)

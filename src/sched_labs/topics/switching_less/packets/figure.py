@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Prediction, columns, draws
+from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
 from sched_labs.draw.panels import NUMBER, TIME, Panel, check_predictions, dots, in_words
 
 KIND = "packets.udp"
@@ -47,7 +45,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND, short_times=True)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw cost and packets per softirq by way and size; predictions are times."""
     check_predictions(PANELS[:1], predictions)
     table = frame(result)

@@ -138,9 +138,7 @@ def summarise_memory(result: Result) -> pd.DataFrame:
         row: dict[str, float] = {"stack_bytes": float(str(stack)), "threads": float(treated.threads.median())}
         for name in PARTS:
             change = treated[f"{name}_bytes"] - idle[f"{name}_bytes"]
-            row |= {
-                **stats.spread(f"{name}", "bytes_per_thread", change / treated.threads),
-            }
+            row |= {**stats.spread(f"{name}", "bytes_per_thread", change / treated.threads)}
         row |= {"cpu_share": float(treated.cpu_share.median()), "trials": len(treated)}
         rows.append(row)
     return pd.DataFrame(rows).astype({"stack_bytes": "int64", "threads": "int64"})

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Prediction, columns, draws
+from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
 from sched_labs.draw.panels import SIZE, TIME, Panel, Series, check_predictions, dots, in_words, lines
 
 MEMORY, TOUCH, CREATION = "threads.memory", "threads.touch", "threads.creation"
@@ -65,7 +63,7 @@ def _wide(table: pd.DataFrame) -> tuple[pd.DataFrame, list[Panel]]:
 
 
 @draws(MEMORY)
-def draw_memory(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw_memory(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw each kind of memory for each thread; predictions are sizes."""
     table = frame(result)
     wide, panels = _wide(table)
@@ -120,7 +118,7 @@ def frame_touch(result: Drawable) -> pd.DataFrame:
 
 
 @draws(TOUCH)
-def draw_touch(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw_touch(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw address space and resident memory over what was touched; predictions are sizes."""
     table = frame_touch(result)
     shown = table[table["step"] > 0].assign(value=lambda d: d.vm_bytes)
@@ -174,7 +172,7 @@ def frame_creation(result: Drawable) -> pd.DataFrame:
 
 
 @draws(CREATION, short_times=True)
-def draw_creation(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw_creation(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the time to start a thread and a process; predictions are times."""
     panels = [Panel("To start one and wait for its end", "ns_each", TIME, "ns_lo_each", "ns_hi_each")]
     check_predictions(panels, predictions)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from sched_labs.core.errors import ResultError
 from sched_labs.draw import style
-from sched_labs.draw.base import Drawable, Figure, Prediction, also_drawn, columns, draws, provenance
+from sched_labs.draw.base import Drawable, Figure, Predictions, also_drawn, columns, draws, provenance
 from sched_labs.draw.panels import SHARE, Panel, check_predictions, dots, in_words
 
 KIND = "own_program.watch"
@@ -59,7 +57,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 
 @draws(KIND)
-def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Prediction]) -> Figure:
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw one dot for each part of the time; predictions are shares."""
     check_predictions(PANELS, predictions)
     table = frame(result)
