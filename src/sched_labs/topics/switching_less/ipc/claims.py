@@ -104,25 +104,13 @@ def _counting_tells(table: pd.DataFrame) -> Verdict:
 
 
 CLAIMS = [
-    Claim(
-        "000-134",
-        "A program that does 30 % less for each cycle at peak is almost certainly paying for switches.",
-        WEB_COURSE,
-        KIND,
-        _surely_switches,
-    ),
-    Claim(
-        "000-081",
-        "Over 5,000 switches a second, with less work done: that is when switches are the cause.",
-        WEB_COURSE,
-        KIND,
-        _threshold,
-    ),
-    Claim(
-        "000-139",
-        "Count the whole machine's switches (vmstat's cs) to see quickly whether they are the cause.",
-        WEB_COURSE,
-        KIND,
-        _counting_tells,
-    ),
+    Claim("000-134",
+          "A program that does 30 % less for each cycle at peak is almost certainly paying for switches.",
+          WEB_COURSE, KIND, _surely_switches),
+    Claim("000-081",
+          "Over 5,000 switches a second, with less work done: that is when switches are the cause.",
+          WEB_COURSE, KIND, _threshold),
+    Claim("000-139",
+          "Count the whole machine's switches (vmstat's cs) to see quickly whether they are the cause.",
+          WEB_COURSE, KIND, _counting_tells),
 ]  # fmt: skip

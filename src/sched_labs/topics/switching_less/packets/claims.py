@@ -101,32 +101,14 @@ def _by_a_worker(table: pd.DataFrame) -> Verdict:
 
 
 CLAIMS = [
-    Claim(
-        "004-030",
-        "Divide softirq time by the number of interrupts, and you have what an interrupt costs: some 8 µs.",
-        SERVICE_ARTICLE,
-        KIND,
-        _one_price,
-    ),
-    Claim(
-        "004-031",
-        "The fewer packets come, the less each of them costs: 5.7 µs at 21,000 a second, 2 µs at 11,000.",
-        SERVICE_ARTICLE,
-        KIND,
-        _rare_is_cheap,
-    ),
-    Claim(
-        "004-001",
-        "Softirqs are done by ksoftirqd, so each of them is a kind of process switch.",
-        SERVICE_ARTICLE,
-        KIND,
-        _wakes_ksoftirqd,
-    ),
-    Claim(
-        "002-005",
-        "When a packet arrives, a worker thread of the kernel hands it over to the program.",
-        LATENCY_COURSE,
-        KIND,
-        _by_a_worker,
-    ),
+    Claim("004-030",
+          "Divide softirq time by the number of interrupts, and you have what an interrupt costs: some 8 µs.",
+          SERVICE_ARTICLE, KIND, _one_price),
+    Claim("004-031",
+          "The fewer packets come, the less each of them costs: 5.7 µs at 21,000 a second, 2 µs at 11,000.",
+          SERVICE_ARTICLE, KIND, _rare_is_cheap),
+    Claim("004-001", "Softirqs are done by ksoftirqd, so each of them is a kind of process switch.",
+          SERVICE_ARTICLE, KIND, _wakes_ksoftirqd),
+    Claim("002-005", "When a packet arrives, a worker thread of the kernel hands it over to the program.",
+          LATENCY_COURSE, KIND, _by_a_worker),
 ]  # fmt: skip
