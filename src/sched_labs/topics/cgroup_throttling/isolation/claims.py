@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict
-
-COURSE = "a web course on scheduler latency"
+from sched_labs.claims.base import LATENCY_COURSE as COURSE
 
 
 def _kept_off(table: pd.DataFrame) -> Verdict:

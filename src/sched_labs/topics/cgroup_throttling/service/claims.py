@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.helpers import holds_or_fails
 
-COURSE = "a web course on scheduler latency"
 HOG = "quota.hog"
 THREADS = "quota.threads"
 LATENCY = "service.latency"

@@ -8,6 +8,7 @@ from sched_labs.claims.base import (
     FAILS,
     HOLDS,
     ONE_VM,
+    SWITCH_LIST,
     UNKNOWN,
     WEB_COURSE,
     CannotTell,
@@ -133,7 +134,6 @@ def _yield_across(table: pd.DataFrame) -> Verdict:
 
 
 MATRIX = "context_switch.matrix"
-SWITCH_LIST = "a collection of switch benchmarks"
 
 
 def _hand_overs(table: pd.DataFrame, place: str) -> pd.DataFrame:

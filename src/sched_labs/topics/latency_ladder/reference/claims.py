@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sched_labs.claims.base import FAILS, HOLDS, UNKNOWN, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.base import FAILS, HOLDS, SWITCH_LIST, UNKNOWN, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import holds_or_fails, some
 from sched_labs.draw.axes import number_text
 
 ARTICLE = "an article on the costs of threads, measured on a Haswell i7-4771"
-COLLECTION = "a collection of switch benchmarks"
 KIND = "reference.costs"
 
 
@@ -115,8 +114,8 @@ def _clock_is_a_call(table: pd.DataFrame) -> Verdict:
 
 
 CLAIMS = [
-    Claim("004-026", "A system call takes 100 ns or less.", COLLECTION, KIND, _system_call),
-    Claim("004-027", "A function call takes a few nanoseconds.", COLLECTION, KIND, _function_call),
+    Claim("004-026", "A system call takes 100 ns or less.", SWITCH_LIST, KIND, _system_call),
+    Claim("004-027", "A function call takes a few nanoseconds.", SWITCH_LIST, KIND, _function_call),
     Claim("003-011", "Copying 64 KiB takes about 3.2 µs.", ARTICLE, KIND,
           _copy_3200),
     Claim("003-012", "A context switch is faster than copying 64 KiB.", ARTICLE,

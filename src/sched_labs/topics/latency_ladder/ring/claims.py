@@ -9,8 +9,6 @@ from sched_labs.claims.helpers import some
 
 KIND = "ring.sweep"
 TOLERANCE = 0.02
-
-
 # A second ring that changes the number by less than this may be said not to matter.
 HARDLY = 1.2
 

@@ -7,22 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sched_labs.claims.base import (
-    FAILS,
-    HOLDS,
-    UNKNOWN,
-    WEB_COURSE,
-    CannotTell,
-    Claim,
-    Verdict,
-    ns,
-    size,
-)
+from sched_labs.claims.base import FAILS, HOLDS, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
 from sched_labs.draw.base import each
 
 MOVES = "migration.cost"
-
-
 # Resuming elsewhere over resuming at home, as the course says; for the distances that a machine has.
 SAID = {"smt_sibling": 2.0, "same_cache": 8.0, "other_cache": 8.0, "other_node": 30.0}
 FEW = {"smt_sibling": "the sibling", "same_cache": "another core", "other_cache": "another cache",

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sched_labs.claims.base import (
-    FAILS,
-    HOLDS,
-    UNKNOWN,
-    WEB_COURSE,
-    CannotTell,
-    Claim,
-    Verdict,
-    size,
-)
+from sched_labs.claims.base import FAILS, HOLDS, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict, size
 from sched_labs.draw.base import each
 
 NODES = "numa.chase"

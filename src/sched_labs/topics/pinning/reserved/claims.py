@@ -7,6 +7,7 @@ import pandas as pd
 from sched_labs.claims.base import (
     FAILS,
     HOLDS,
+    LATENCY_COURSE,
     UNKNOWN,
     WEB_COURSE,
     CannotTell,
@@ -17,7 +18,6 @@ from sched_labs.draw.axes import number_text
 from sched_labs.draw.base import each
 
 RESIDENTS = "reserved.residents"
-LATENCY_COURSE = "a web course on scheduler latency"
 
 
 def _strictest(table: pd.DataFrame) -> tuple[str, pd.DataFrame]:

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sched_labs.claims.base import (
-    FAILS,
-    HOLDS,
-    UNKNOWN,
-    WEB_COURSE,
-    CannotTell,
-    Claim,
-    Verdict,
-)
+from sched_labs.claims.base import FAILS, HOLDS, SWITCH_LIST, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict
 from sched_labs.claims.helpers import holds_or_fails, some
 from sched_labs.draw.axes import number_text
 from sched_labs.draw.base import each
 
 PAIRS = "smt.sharing"
-SWITCH_LIST = "a collection of switch benchmarks"
 
 
 def _siblings(table: pd.DataFrame) -> pd.DataFrame:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
+from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import above
 
 KIND = "attribution.waits"
-COURSE = "a web course on scheduler latency"
 FEWEST_WAITS = 30
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, ONE_VM, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.helpers import above
-
-COURSE = "a web course on scheduler latency"
 
 
 def _seen_by_schedstat(table: pd.DataFrame, condition: str) -> tuple[float, float, str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
+from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.base import CannotTell, Claim, Verdict
 from sched_labs.claims.helpers import holds_or_fails
 from sched_labs.draw.axes import number_text
-
-COURSE = "a web course on scheduler latency"
 
 
 def _interference(table: pd.DataFrame, nice: int, *parts: str) -> tuple[float, float, float]:

@@ -7,9 +7,8 @@ from typing import Any
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.helpers import holds_or_fails, some
-
-COURSE = "a web course on scheduler latency"
 
 
 def _observer(table: pd.DataFrame, name: str) -> pd.Series[Any]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sched_labs.claims.base import CannotTell, Claim, Verdict
+from sched_labs.claims.base import LATENCY_COURSE, CannotTell, Claim, Verdict
 from sched_labs.claims.helpers import above
-
-COURSE = "a web course on scheduler latency"
 
 
 def _state_2_is_runnable(table: pd.DataFrame) -> Verdict:
@@ -31,6 +29,6 @@ def _state_2_is_runnable(table: pd.DataFrame) -> Verdict:
 
 
 CLAIMS = [
-    Claim("L23", "offcputime --state 2 selects the threads that wait for a CPU.", COURSE,
+    Claim("L23", "offcputime --state 2 selects the threads that wait for a CPU.", LATENCY_COURSE,
           "offcpu.stacks", _state_2_is_runnable),
 ]  # fmt: skip

@@ -7,9 +7,8 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.helpers import one_row, tail_ratio, within
-
-COURSE = "a web course on scheduler latency"
 
 
 def _clients(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:

@@ -7,11 +7,10 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, yes
+from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.helpers import holds_or_fails, one_row, tail_ratio, within
 
 from .experiment import FEWEST_FOR_TAIL, LOADS
-
-COURSE = "a web course on scheduler latency"
 
 
 def _had_the_cpus(cell: pd.Series) -> None:

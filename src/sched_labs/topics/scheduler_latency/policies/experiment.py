@@ -28,8 +28,6 @@ LOADS = {"light": 0.02, "heavy": 0.2}  # part of the CPU that the worker asks fo
 FEWEST_FOR_TAIL = 100  # wake-ups of a trial, of which one in a hundred is at least one
 DEFAULT_SLACK_NS = 50_000  # the kernel's, for threads that are not real-time
 SLACKED = f"OTHER, slack {DEFAULT_SLACK_NS // 1000} µs"
-
-
 # Under these it shows who may preempt at once; under the others it would repeat what a heavy worker shows.
 _ALSO_LIGHT = ("OTHER", "nice -10", "slice 0.1 ms", "FIFO")
 

@@ -6,10 +6,9 @@ import math
 
 import pandas as pd
 
+from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
 from sched_labs.claims.helpers import within
-
-COURSE = "a web course on scheduler latency"
 
 
 def _tick(table: pd.DataFrame) -> pd.Series:

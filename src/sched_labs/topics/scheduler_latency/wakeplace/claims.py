@@ -7,13 +7,13 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.helpers import holds_or_fails, one_row, tail_ratio, within
 
 from .experiment import SLOW_NS
 
 IDLE_PERCENT = 60  # the woken workers themselves use some of the other CPUs
 BUSY_PERCENT = 85  # hogs have a CPU from when a block starts until it ends, not before and after
-COURSE = "a web course on scheduler latency"
 
 
 def _woken(table: pd.DataFrame, condition: str) -> pd.Series:

@@ -45,8 +45,6 @@ def _leader_is_enough(table: pd.DataFrame) -> Verdict:
 
 
 PROCESSES = "classify.processes"
-
-
 CLAIMS = [
     Claim("000-105", "Many voluntary switches and few others mean I/O-bound, the reverse CPU-bound and "
           "preempted, both high means both.", WEB_COURSE, PROCESSES, _ratio_tells),

@@ -157,8 +157,6 @@ def _busy_waiting_burns(table: pd.DataFrame) -> Verdict:
 
 
 LOCKS = "convoy.locks"
-
-
 CLAIMS = [
     Claim("001-007", "A queue with a fair lock takes about one context switch for every item.", QUEUE_ARTICLE,
           LOCKS, _one_switch_an_item),

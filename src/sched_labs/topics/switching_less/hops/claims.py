@@ -75,8 +75,6 @@ def _channels_and_pipes(table: pd.DataFrame) -> Verdict:
 
 
 HOPS = "hops.compared"
-
-
 CLAIMS = [
     Claim("004-039", "Switching between coroutines is like a function call, a few nanoseconds.",
           COROUTINE_ARTICLE, HOPS, _like_a_call),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.base import FAILS, HOLDS, LATENCY_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import some
 from sched_labs.draw.axes import number_text
 
 KIND = "packets.udp"
 SERVICE_ARTICLE = "an article on a web service with coroutines, quoted in a collection of switch benchmarks"
-LATENCY_COURSE = "a web course on scheduler latency"
 AT_ONCE = ("single", "mmsg", "segments")
 WORDS = {"paced": "now and then", "single": "one at a call", "mmsg": "many at a call",
          "segments": "one large piece"}  # fmt: skip
