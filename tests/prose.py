@@ -157,9 +157,16 @@ class _Show(io.StringIO):
 _TIMES = re.compile(r"(\d[\d,]*(?:\.\d+)?) times (?:as \w+|\w+er|more|less)")
 
 
+_NEGATIVE = re.compile(
+    r"(?<![\w.)])[-−]\d[\d,.]* ?(%|[nµm]?s|points|times)? (less|more|fewer|later|longer|shorter)\b"
+)
+
+
 def contradictions(text: str) -> Iterator[str]:
     """Sentences that no run can make true: numbers that are none, and factors that point the other way."""
     for line in text.splitlines():
+        if _NEGATIVE.search(line):
+            yield f"less than nothing, said to be a way: {line.strip()}"
         if re.search(r"(?<![\w.])(nan|inf|NaN|<NA>|None)(?![\w-])", line):
             yield f"a number that is none: {line.strip()}"
         for match in _TIMES.finditer(line):

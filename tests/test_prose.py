@@ -43,6 +43,9 @@ def test_every_sentence_is_true_on_every_machine(
         ("it takes 0.8 times as long", False),
         ("it takes nan ns", True),
         ("inf requests", True),
+        ("it takes -0.2 µs later", True),
+        ("-1.1% less work", True),
+        ("at 0.5-2 ms more", False),
         ("information, finance", False),
     ],
 )
