@@ -504,15 +504,11 @@ def test_reading_says_why_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("root", "path", "folder"),
     [
-        ("/", "/", "/cg"),
-        ("/", "/a/b", "/cg/a/b"),
-        ("/docker/1", "/docker/1", "/cg"),
-        ("/docker/1", "/docker/1/x", "/cg/x"),
-        ("/docker/1", "/docker/12", None),
-        ("/", "/../outside", None),
-        ("/", None, None),
+        ("/", "/", "/cg"), ("/", "/a/b", "/cg/a/b"), ("/docker/1", "/docker/1", "/cg"),
+        ("/docker/1", "/docker/1/x", "/cg/x"), ("/docker/1", "/docker/12", None),
+        ("/", "/../outside", None), ("/", None, None),
     ],
-)
+)  # fmt: skip
 def test_where_a_group_is(root: str, path: str | None, folder: str | None) -> None:
     assert cgroup.group_folder(root, "/cg", path) == folder
 

@@ -129,16 +129,11 @@ def test_what_it_writes_is_formatted_as_the_book_is(checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Naps", "cannot be a name"),
-        ("two words", "cannot be a name"),
-        ("../naps", "cannot be a name"),
-        ("class", "cannot be a name"),
-        ("naps.", "naps is taken|cannot be a name|^$"),
-        ("warmup", "warmup is taken"),
-        ("burn", "burn is taken"),
-        ("judge", "judge is taken"),
+        ("Naps", "cannot be a name"), ("two words", "cannot be a name"), ("../naps", "cannot be a name"),
+        ("class", "cannot be a name"), ("naps.", "naps is taken|cannot be a name|^$"),
+        ("warmup", "warmup is taken"), ("burn", "burn is taken"), ("judge", "judge is taken"),
     ],
-)
+)  # fmt: skip
 def test_names_that_are_taken_or_none_are_refused(name: str, said: str, tmp_path: Path) -> None:
     where = tmp_path / "course"
     where.mkdir()

@@ -93,14 +93,10 @@ def test_words_are_asked_without_limits() -> None:
 @pytest.mark.parametrize(
     ("unit", "given", "shown"),
     [
-        ("ns", 1500, 1500),
-        ("µs", 1500, 1.5),
-        ("KiB", 2048, 2),
-        ("%", 40, 40),
-        ("ns", math.nan, None),
+        ("ns", 1500, 1500), ("µs", 1500, 1.5), ("KiB", 2048, 2), ("%", 40, 40), ("ns", math.nan, None),
         ("ms", None, None),
     ],
-)
+)  # fmt: skip
 def test_an_answer_is_in_the_unit_of_its_question(
     unit: str, given: float | None, shown: float | None
 ) -> None:
@@ -237,18 +233,13 @@ def empty(browser: Any) -> Any:
 @pytest.mark.parametrize(
     ("guess", "measured", "unit", "way", "text"),
     [
-        (10_000, 1500, "ns", 1, "seven times too high"),
-        (10, 40, "ms", -1, "four times too low"),
-        (100, 105, "ns", 0, "close to it"),
-        (130, 100, "ns", 1, "30 % too high"),
-        (20, 99, "%", -1, "79 points too low"),
-        (98, 99, "%", 0, "close to it"),
-        (5, 0, "moves", 1, "too high"),
-        (5, 5, "moves", 0, "right"),
-        ("here", "here", "word", 0, "right"),
+        (10_000, 1500, "ns", 1, "seven times too high"), (10, 40, "ms", -1, "four times too low"),
+        (100, 105, "ns", 0, "close to it"), (130, 100, "ns", 1, "30 % too high"),
+        (20, 99, "%", -1, "79 points too low"), (98, 99, "%", 0, "close to it"),
+        (5, 0, "moves", 1, "too high"), (5, 5, "moves", 0, "right"), ("here", "here", "word", 0, "right"),
         ("here", "there", "word", 0, "it was there"),
     ],
-)
+)  # fmt: skip
 def test_a_guess_is_compared_in_words(
     empty: Any, guess: Any, measured: Any, unit: str, way: int, text: str
 ) -> None:
@@ -259,15 +250,11 @@ def test_a_guess_is_compared_in_words(
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (10_000, "ns", "10 µs"),
-        (0.5, "ms", "500 µs"),
-        (1509, "ns", "1.51 µs"),
-        (8000, "switches", "8,000 switches"),
-        (2048, "KiB", "2 MiB"),
-        (0, "ns", "0 ns"),
+        (10_000, "ns", "10 µs"), (0.5, "ms", "500 µs"), (1509, "ns", "1.51 µs"),
+        (8000, "switches", "8,000 switches"), (2048, "KiB", "2 MiB"), (0, "ns", "0 ns"),
         ("here", "word", "here"),
     ],
-)
+)  # fmt: skip
 def test_numbers_are_said_in_short_units(empty: Any, value: Any, unit: str, text: str) -> None:
     assert empty.evaluate("([v, u]) => schedLabsModules.guess.words(v, u)", [value, unit]) == text
 

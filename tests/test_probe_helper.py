@@ -55,20 +55,12 @@ def converse(data: bytes, *arguments: str, program: str = channel.PROBE) -> dict
 @pytest.mark.parametrize(
     "line",
     [
-        b"\n",
-        b"no json\n",
-        b"\xff\xfe\n",
-        b"[1]\n",
-        b"{}\n",
-        b"[" * 5000 + b"\n",
-        b'{"probe": "runqlat", "probe": "runqlat"}\n',
-        b'{"probe": "runqlat"',
-        b"",
-        b"x" * 20_000 + b"\n",
+        b"\n", b"no json\n", b"\xff\xfe\n", b"[1]\n", b"{}\n", b"[" * 5000 + b"\n",
+        b'{"probe": "runqlat", "probe": "runqlat"}\n', b'{"probe": "runqlat"', b"", b"x" * 20_000 + b"\n",
         b"x" * 20_000,
     ],
     ids=lambda line: repr(line[:12]),
-)
+)  # fmt: skip
 def test_refuses_what_is_no_request(line: bytes) -> None:
     assert converse(line)["record"] == "error"
     assert converse(line, program=channel.LEND)["record"] == "error"

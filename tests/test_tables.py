@@ -23,16 +23,12 @@ _NAMED = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "bytes": 1.0}
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("p50_ns", ("p50", "ns")),
-        ("ns_hi_per_hop", ("hi_per_hop", "ns")),
-        ("net_per_switch_ns", ("net_per_switch", "ns")),
-        ("calls_per_s", ("calls_per_s", None)),
-        ("cpu_ns_per_s", ("cpu_per_s", "ns")),
-        ("working_set_bytes", ("working_set", "bytes")),
-        ("cpu_percent", ("cpu_percent", None)),
-        ("ns", ("ns", "ns")),
+        ("p50_ns", ("p50", "ns")), ("ns_hi_per_hop", ("hi_per_hop", "ns")),
+        ("net_per_switch_ns", ("net_per_switch", "ns")), ("calls_per_s", ("calls_per_s", None)),
+        ("cpu_ns_per_s", ("cpu_per_s", "ns")), ("working_set_bytes", ("working_set", "bytes")),
+        ("cpu_percent", ("cpu_percent", None)), ("ns", ("ns", "ns")),
     ],
-)
+)  # fmt: skip
 def test_a_heading_gives_its_unit_to_its_cells(name: str, told: tuple[str, str | None]) -> None:
     assert heading(name) == told
 

@@ -15,17 +15,9 @@ from ..core.result import Result
 from .base import FAILS, HOLDS, UNKNOWN, BrokenCheck, CannotTell, Claim, Judgement, Verdict
 
 __all__ = [
-    "FAILS",
-    "HOLDS",
-    "UNKNOWN",
-    "BrokenCheck",
-    "CannotTell",
-    "Claim",
-    "Judgement",
-    "Verdict",
-    "all_claims",
+    "FAILS", "HOLDS", "UNKNOWN", "BrokenCheck", "CannotTell", "Claim", "Judgement", "Verdict", "all_claims",
     "judge",
-]
+]  # fmt: skip
 
 
 def all_claims() -> list[Claim]:

@@ -15,15 +15,6 @@ from .base import Drawable, Figure, Prediction, draw, draws
 from .compare import compare
 
 __all__ = [
-    "Drawable",
-    "Figure",
-    "Prediction",
-    "arithmetic",
-    "axes",
-    "bandwidth",
-    "compare",
-    "draw",
-    "draws",
-    "style",
-    "topology",
-]
+    "Drawable", "Figure", "Prediction", "arithmetic", "axes", "bandwidth", "compare", "draw", "draws",
+    "style", "topology",
+]  # fmt: skip

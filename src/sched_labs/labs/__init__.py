@@ -22,20 +22,6 @@ from .ledger import export, progress
 from .report import Report, check, check_folder
 
 __all__ = [
-    "Compared",
-    "Judge",
-    "Lab",
-    "Report",
-    "all_labs",
-    "check",
-    "check_folder",
-    "compare",
-    "export",
-    "find",
-    "hints",
-    "place",
-    "progress",
-    "reveal",
-    "start",
-    "summed_up",
-]
+    "Compared", "Judge", "Lab", "Report", "all_labs", "check", "check_folder", "compare", "export", "find",
+    "hints", "place", "progress", "reveal", "start", "summed_up",
+]  # fmt: skip

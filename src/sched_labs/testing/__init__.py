@@ -18,14 +18,6 @@ from .labs import check_lab
 from .watch import Watched, watched
 
 __all__ = [
-    "CLAUSES",
-    "Case",
-    "ContractError",
-    "Subject",
-    "Watched",
-    "check_experiment",
-    "check_lab",
-    "constructed",
-    "subject",
-    "watched",
-]
+    "CLAUSES", "Case", "ContractError", "Subject", "Watched", "check_experiment", "check_lab",
+    "constructed", "subject", "watched",
+]  # fmt: skip

@@ -33,18 +33,6 @@ from .leftovers import clear, left_behind, sweep
 from .making import can_burst, group, possible
 
 __all__ = [
-    "PERIOD_US",
-    "Counted",
-    "Group",
-    "Limit",
-    "can_burst",
-    "check_limit",
-    "clear",
-    "group",
-    "left_behind",
-    "parse_counted",
-    "parse_pressure",
-    "possible",
-    "slice_us",
-    "sweep",
-]
+    "PERIOD_US", "Counted", "Group", "Limit", "can_burst", "check_limit", "clear", "group", "left_behind",
+    "parse_counted", "parse_pressure", "possible", "slice_us", "sweep",
+]  # fmt: skip
