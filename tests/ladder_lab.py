@@ -1,17 +1,11 @@
-"""What the tests of the ladder's experiments share: their own lock, and what a docstring promises."""
+"""What the tests of the ladder's experiments share: a made-up machine, and what a docstring promises."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
-
-import pytest
-
-from sched_labs.core import lock
 
 KIB, MIB = 1 << 10, 1 << 20
 MACHINE = {
@@ -21,15 +15,6 @@ MACHINE = {
     "l2_bytes": MIB,
     "l3_bytes": 32 * MIB,
 }
-
-
-@contextmanager
-def own_lock(folder: Path) -> Iterator[None]:
-    """So that these tests need not wait for somebody's experiment."""
-    folder.chmod(0o1777)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lock, "_PLACES", (folder,))
-        yield
 
 
 def documented(function: Callable[..., Any]) -> list[str]:

@@ -14,6 +14,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from ladder_lab import KIB, MACHINE, MIB
 
 from sched_labs import draw as figures
 from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
@@ -23,15 +24,6 @@ from sched_labs.topics.context_switch.context_switch import figure as matrix
 from sched_labs.topics.context_switch.crowd import figure as crowd_figure
 from sched_labs.topics.context_switch.warmup import figure as warmup
 from sched_labs.topics.scheduler_latency.runqlat import figure as histogram
-
-KIB, MIB = 1 << 10, 1 << 20
-MACHINE = {
-    "cpu_model": "Made-up 9000",
-    "kernel": "6.99.1",
-    "l1d_bytes": 48 * KIB,
-    "l2_bytes": MIB,
-    "l3_bytes": 32 * MIB,
-}
 
 
 @dataclass

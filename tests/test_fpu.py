@@ -7,7 +7,8 @@ import platform
 import numpy as np
 import pandas as pd
 import pytest
-from ladder_lab import MACHINE, documented, own_lock
+from conftest import locked_apart
+from ladder_lab import MACHINE, documented
 
 from sched_labs.core.errors import ResultError
 from sched_labs.core.result import Result
@@ -18,7 +19,7 @@ from sched_labs.topics.latency_ladder.fpu import experiment as fpu
 
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with own_lock(tmp_path_factory.mktemp("fpu")):
+    with locked_apart(tmp_path_factory.mktemp("fpu")):
         return fpu.state(profile="tiny", save=False, progress=False)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from ladder_lab import KIB, MACHINE, MIB, documented, own_lock
+from conftest import locked_apart
+from ladder_lab import KIB, MACHINE, MIB, documented
 
 from sched_labs import workloads
 from sched_labs.core.errors import ResultError, WorkloadError
@@ -42,7 +43,7 @@ def test_its_summary_has_the_documented_columns(token: Result) -> None:
 
 def test_what_each_process_counts_for_itself_adds_up_to_what_the_kernel_counts(tmp_path: Path) -> None:
     """Two counts of the same switches: perf_event_open around the laps, and getrusage."""
-    with own_lock(tmp_path):
+    with locked_apart(tmp_path):
         result = ring.sweep(
             processes=[3],
             sizes_bytes=[4096],

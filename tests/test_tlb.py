@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from ladder_lab import MACHINE, documented, own_lock
+from conftest import locked_apart
+from ladder_lab import MACHINE, documented
 
 from sched_labs import machine, workloads
 from sched_labs.core.errors import ResultError, WorkloadError
@@ -63,7 +64,7 @@ def test_without_counters_there_are_no_columns_for_them(walks: Result) -> None:
 
 def test_software_events_are_counted_around_the_walk_alone(tmp_path: Path) -> None:
     """The walk runs on the CPU all the time, its pages are there, and it hands over only outside."""
-    with own_lock(tmp_path):
+    with locked_apart(tmp_path):
         events = ["task-clock", "page-faults", "context-switches"]
         result = tlb.switches(
             pages=[1024], trials=3, events=events, profile="tiny", save=False, progress=False
