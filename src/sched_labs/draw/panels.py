@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from ..core.errors import ParameterError
 from . import axes, style
-from .base import Drawable, Prediction, canvas, dashed, each, machine_name
+from .base import Drawable, Prediction, also_in_legend, canvas, dashed, each
 
 TIME, SIZE, NUMBER, SHARE = "time", "size", "number", "share"
 _TEXT: dict[str, Callable[[float], str]] = {
@@ -242,19 +242,7 @@ def _dot(
 
 
 def _handles(recorded: Drawable | None, predictions: Sequence[Prediction]) -> list[Line2D]:
-    handles = []
-    if recorded is not None:
-        handles.append(
-            Line2D(
-                [],
-                [],
-                linestyle="none",
-                marker="o",
-                markersize=9,
-                color=style.colour(style.RECORDED),
-                label=f"recorded: {machine_name(recorded.machine)}",
-            )
-        )
+    handles = also_in_legend(recorded, (), linestyle="none", marker="o", markersize=9)
     for made in predictions:
         size = made.size_bytes
         value = axes.time_text(made.ns or 0) if size is None else axes.size_text(size)
