@@ -114,6 +114,7 @@ def kind(wchan: str) -> str:
 def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
     """(cause, evidence), in the order of book/incident-room.md."""
     places, seen = status["now"]["places"], Seen(status)
+    service = status["programs"]["service"]["name"]
     where = max(places, key=lambda key: places[key])
     if where == "not_sent":
         return "batching", places["not_sent"]
@@ -126,9 +127,11 @@ def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
         ours, theirs = (os.getpriority(os.PRIO_PROCESS, pid) for pid in (seen.pid, seen.others[rival]))
         if ours > theirs:
             return "nice", float(ours)
-        if seen.ran > seen.rivals[rival]:
+        # Who uses as much as on a good day is no news: then others than those of the incident have the CPU.
+        if seen.ran > seen.rivals[rival] and seen.ran > more_than(status, service):
             return "own-threads", seen.waited
-        return "rival", seen.rivals[rival]
+        if seen.rivals[rival] > more_than(status, rival):
+            return "rival", seen.rivals[rival]
     other = next(
         (one for one in seen.programs.values() if one["pid"] != seen.pid and one["answers_per_s"]), None
     )
@@ -148,6 +151,12 @@ def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
     if sleeps["socket"] > sleeps["lock"] and other:
         return "downstream", other["answers_per_s"]
     return "lock", sleeps["lock"]
+
+
+def more_than(status: dict[str, Any], name: str) -> float:
+    """CPU time in ms/s, clearly more than what a program used while all was well."""
+    role = next(role for role, one in status["programs"].items() if one["name"] == name)
+    return float(50 + 1.5 * status["healthy"]["programs"][role]["cpu_ms_per_s"])
 
 
 def top_cpu(status: dict[str, Any]) -> str:
