@@ -57,7 +57,7 @@ def story(draw: random.Random) -> Story:
             ),
             Variant(
                 "long-handler",
-                (Change("service", {"slow_cpu_us": long_us}),),
+                (Change("service", {"slow_cpu_us": long_us * 4 // 5}),),
                 "service",
                 (_OFFLOAD, _WORKERS),
             ),
