@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from pathlib import Path
+from typing import Any, get_type_hints
 
+import jupytext  # type: ignore[import-untyped]
 import pandas as pd
 import pytest
 
+import sched_labs
+from sched_labs.cli import _fits
+from sched_labs.core import registry
 from sched_labs.core.errors import ParameterError, WorkloadError
 from sched_labs.core.result import Note, Result
 from sched_labs.reader import widgets
-from sched_labs.reader.controls import _words, controls
+from sched_labs.reader.controls import Controls, _words, controls
 from sched_labs.topics.context_switch.recovery import experiment as recovery
 from sched_labs.topics.context_switch.yielding import experiment as yielding
 
@@ -57,7 +62,7 @@ def test_the_first_value_is_chosen_where_none_is_named() -> None:
 
 def test_the_button_measures_what_the_lists_say_and_shows_the_figure() -> None:
     experiment = Experiment()
-    lists, figure = (
+    lists, figures = (
         controls(experiment, working_sets_bytes=SETS, between=["processes", "threads"]).widget().children
     )
     sets, between, button = lists.children
@@ -65,21 +70,29 @@ def test_the_button_measures_what_the_lists_say_and_shows_the_figure() -> None:
     sets.value = "1 MiB"
     button.click()
     assert experiment.calls[0]["working_sets_bytes"] == [1 << 20]
-    assert "<figure>drawn</figure>" in figure.value and "a &lt;doubt&gt;" in figure.value
+    first = figures.children[0].value
+    assert "<figure>drawn</figure>" in first and "a &lt;doubt&gt;" in first
     assert not button.disabled
+    # Another run stands before this one, each with what was chosen.
+    between.value = "threads"
+    button.click()
+    assert [shown.value.partition("</p>")[0] for shown in figures.children] == [
+        "<p>working sets: 1 MiB, between: threads",
+        "<p>working sets: 1 MiB, between: processes",
+    ]
 
 
 def test_an_experiment_that_fails_says_why_under_the_button() -> None:
     failing = Experiment(WorkloadError("No <memory> left.", "Close something."))
-    lists, figure = controls(failing, between=["threads"]).widget().children
+    lists, figures = controls(failing, between=["threads"]).widget().children
     lists.children[-1].click()
-    assert "No &lt;memory&gt; left." in figure.value and not lists.children[-1].disabled
+    assert "No &lt;memory&gt; left." in figures.children[0].value and not lists.children[-1].disabled
 
 
 def test_a_page_says_what_could_be_chosen() -> None:
     form = controls(Experiment(), working_sets_bytes=SETS, between=["<threads>"])
     bundle = form._repr_mimebundle_()
-    assert "working sets: 16 KiB, 1 MiB" in bundle["text/html"] and "&lt;threads&gt;" in bundle["text/html"]
+    assert "working sets: 16 KiB; 1 MiB" in bundle["text/html"] and "&lt;threads&gt;" in bundle["text/html"]
     assert bundle["text/plain"] == (
         "made.up can be measured again with other values. "
         "working_sets_bytes: 16 KiB, 1 MiB; between: <threads>."
@@ -125,4 +138,32 @@ def test_real_experiments_know_their_parameters() -> None:
     assert form.name == "recovery.curve"
     with pytest.raises(ParameterError, match=r"yielding\.semantics has no parameter 'between'"):
         controls(yielding.semantics, between=["threads"])
-    assert _words("partner_bytes") == "partner"
+    assert _words("partner_bytes") == "partner" and _words("rates_per_s", ["5"]) == "rates per s"
+    assert _words("burst_us", ["50", "1 ms"]) == "burst (µs)" and _words("quota_us", ["1 ms"]) == "quota"
+
+
+CHAPTERS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.md"))
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_every_choice_of_the_chapters_is_one_that_its_experiment_takes(chapter: Path) -> None:
+    notebook = jupytext.read(chapter)
+    offered: list[Controls] = []
+
+    def offer(experiment: Any, **choices: Any) -> None:
+        offered.append(controls(experiment, **choices))
+
+    class Names(dict[str, Any]):
+        def __missing__(self, name: str) -> Any:
+            return getattr(sched_labs, name)
+
+    sizes = {"KIB": 1024, "MIB": 1 << 20, "range": range}
+    names = Names(sizes, controls=offer)
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and cell.source.startswith("controls("):
+            exec(cell.source, dict(sizes), names)
+    for form in offered:
+        kinds = get_type_hints(registry.find(form.name).function)
+        for parameter, words in form._choices.items():
+            for value in words.values():
+                assert _fits(value, kinds[parameter]), (form.name, parameter, value)

@@ -62,7 +62,19 @@ def test_every_page_knows_the_code_of_the_whole_chapter() -> None:
     script = cut.chapter_code(notebook, made[3])
     assert script.count("</script>") == 1
     told = json.loads(script.partition(">")[2].rpartition("<")[0])
-    assert told == {"cells": ["'</script>'", "draw()", "draw(2)"], "here": [2]}
+    assert told == {"cells": ["'</script>'", "draw()", "draw(2)"], "here": [2], "seconds": [None] * 3}
+
+
+def test_a_page_knows_how_long_its_cells_took() -> None:
+    cell = new_code_cell("draw()")
+    assert cut.took_s(cell) is None
+    cell.metadata["execution"] = {
+        "iopub.status.busy": "2026-11-22T13:00:00.250000Z",
+        "iopub.status.idle": "2026-11-22T13:00:12.750000Z",
+    }
+    assert cut.took_s(cell) == 12.5
+    cell.metadata["execution"].pop("iopub.status.idle")
+    assert cut.took_s(cell) is None
 
 
 def test_the_opening_leads_to_the_pages_and_links_follow_them() -> None:

@@ -14,6 +14,7 @@
   button.setAttribute("aria-keyshortcuts", "U");
   const turn = (now) => {
     open = now;
+    document.body.classList.toggle("sl-unfolded", now); // the code behind sentences, too
     for (const fold of folds()) fold.open = now;
     button.textContent = now ? "Fold again" : "Unfold everything";
     button.setAttribute("aria-pressed", String(now));

@@ -130,6 +130,52 @@
     ? chapter.cells.map((code, index) => here[chapter.here.indexOf(index)] ?? { cell: element("div"), code, made: new Map() })
     : here;
 
+  /* ---- how long it takes, and what the reader ran last ---- */
+
+  const seconds = chapter?.seconds ?? [];
+  const lasts = (chosen) => {
+    const all = chosen.reduce((sum, state) => sum + (seconds[states.indexOf(state)] ?? 0), 0);
+    if (all < 2) return "";
+    return all < 90 ? `about ${all < 10 ? Math.round(all) : 5 * Math.round(all / 5)} s` : `about ${Math.round(all / 60)} min`;
+  };
+
+  // This browser keeps the last run of each cell, as long as its code stays the same.
+  const cupboard = new Promise((done) => {
+    try {
+      const asked = indexedDB.open("sched-labs", 1);
+      asked.onupgradeneeded = () => asked.result.createObjectStore("runs");
+      asked.onsuccess = () => done(asked.result);
+      asked.onerror = () => done(null);
+    } catch {
+      done(null); // storage may be switched off
+    }
+  });
+  const name = (state) => `${page.chapter}\n${state.code}`;
+  const keep = async (state, output) => {
+    const runs = await cupboard;
+    if (runs) runs.transaction("runs", "readwrite").objectStore("runs").put({ html: output.innerHTML, at: Date.now() }, name(state));
+  };
+  const lastOf = async (state) => {
+    const runs = await cupboard;
+    return runs && new Promise((done) => {
+      const asked = runs.transaction("runs").objectStore("runs").get(name(state));
+      asked.onsuccess = () => done(asked.result ?? null);
+      asked.onerror = () => done(null);
+    });
+  };
+  const bringBack = async () => {
+    for (const state of here) {
+      const last = await lastOf(state);
+      if (!last || busy) continue;
+      const output = emptied(state);
+      output.innerHTML = last.html; // what this machine's library made, on this page
+      if (output.querySelector("figure")) output.prepend(element("p", { className: "sl-note", textContent: `Your run of ${new Date(last.at).toLocaleString()}.` }));
+      window.schedLabsModules?.wake(output);
+      forms(output);
+    }
+    window.schedLabs.predictions.wake();
+  };
+
   const emptied = (state) => {
     let output = state.cell.querySelector(":scope > .cell_output");
     if (!output) {
@@ -213,6 +259,7 @@
     } finally {
       state.cell.classList.remove("sl-running");
     }
+    if (worked) await keep(state, output);
     window.schedLabs.predictions.wake();
     forms(output);
     return worked;
@@ -232,12 +279,20 @@
         occupy(true);
         const press = form.querySelector("button");
         press.disabled = true;
-        output.replaceChildren();
+        // Runs with other values stand side by side, the newest first; a slider moves one picture.
+        const place = element("div", { className: "sl-try" });
+        if (form.querySelector("select")) {
+          const words = [...form.querySelectorAll("label")].map((label) => `${label.firstChild.textContent.trim()}: ${label.querySelector("select").value}`);
+          output.prepend(place);
+          place.append(element("p", { textContent: words.join(", ") }));
+        } else output.replaceChildren(place);
+        const answer = element("div");
+        place.append(answer);
         try {
           // A JSON text is a Python literal as well.
-          await shown(`__import__("sched_labs.reader.widgets").reader.widgets.answer(${Number(form.dataset.form)}, ${JSON.stringify(given)})`, output, made);
+          await shown(`__import__("sched_labs.reader.widgets").reader.widgets.answer(${Number(form.dataset.form)}, ${JSON.stringify(given)})`, answer, made);
         } catch (error) {
-          output.replaceChildren(`That did not work: ${error.message}.`);
+          answer.replaceChildren(`That did not work: ${error.message}.`);
         } finally {
           occupy(false);
           press.disabled = false;
@@ -289,7 +344,8 @@
       const why = others > 0 ? ` (${others} for names that are used here)` : "";
       for (const [place, state] of all.entries()) {
         if (stopping) break;
-        said.textContent = `Running cell ${place + 1} of ${all.length} on your machine${why} …`;
+        const left = lasts(all.slice(place));
+        said.textContent = `Running cell ${place + 1} of ${all.length} on your machine${why}${left && `, ${left} to go`} …`;
         if (!(await execute(state)) && !stopping) {
           said.textContent = "A cell failed; what it said stands below it.";
           return;
@@ -325,7 +381,8 @@
   };
 
   const tools = document.querySelector(".sl-tools");
-  tools.prepend(button("Run on this machine", "Run the whole page on this machine", () => here));
+  const timed = (text, chosen) => [text, lasts(chosen)].filter(Boolean).join(", ");
+  tools.prepend(button(timed("Run on this machine", here), timed("Run the whole page on this machine", here), () => here));
   const groups = new Map();
   for (const state of page.cut ? [] : here) {
     const place = state.cell.closest("section:has(> h2)");
@@ -334,12 +391,13 @@
   for (const [place, chosen] of groups) {
     const heading = place.querySelector(":scope > h2");
     const name = heading.firstChild.textContent.trim();
-    const holder = element("p", { className: "sl-section" }, button("Run on this machine", `Run on this machine: ${name}`, () => chosen));
+    const holder = element("p", { className: "sl-section" }, button(timed("Run on this machine", chosen), timed(`Run on this machine: ${name}`, chosen), () => chosen));
     heading.after(holder);
   }
   for (const state of here) {
-    const one = button("Run", `Run this cell`, () => [state]);
+    const one = button(timed("Run", [state]), timed("Run this cell", [state]), () => [state]);
     one.classList.add("sl-cell");
     state.cell.prepend(one); // beside the folded code
   }
+  bringBack();
 })();

@@ -89,7 +89,61 @@
       });
       first.before(element("p", "sl-lid", link, ": what was measured shows when you have made it, or declined to."));
     }
+    compare();
     dispatchEvent(new Event("resize")); // what scrolls sideways may have changed
+  };
+
+  /* ---- the guess, in the figure ---- */
+
+  const SVG = "http://www.w3.org/2000/svg";
+  const drawn = (tag, attributes, text = "") => {
+    const made = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.textContent = text;
+    return made;
+  };
+
+  // Where a value lies on a scale of [value, place], and whether it lies beyond it: -1 below, 1 above.
+  const placed = (places, value) => {
+    const next = places.findIndex(([each]) => each >= value);
+    if (next < 0) return [places.at(-1)[1], 1];
+    if (next === 0) return [places[0][1], value < places[0][0] ? -1 : 0];
+    const [[low, from], [high, to]] = [places[next - 1], places[next]];
+    const share = low > 0 ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+    return [from + (to - from) * share, 0];
+  };
+
+  const draft = (svg, { along, box, places }, value, words) => {
+    const { width, height } = svg.viewBox.baseVal;
+    const [left, top, right, bottom] = box.map((share, n) => share * (n % 2 ? height : width));
+    const [share, beyond] = placed(places, value);
+    const group = drawn("g", { class: "sl-mine", "aria-hidden": "true" });
+    if (along === "x") {
+      const x = share * width, late = x > (left + right) / 2;
+      const text = beyond > 0 ? `${words} →` : beyond < 0 ? `← ${words}` : words;
+      group.append(drawn("line", { x1: x, x2: x, y1: top, y2: bottom }),
+        drawn("text", { x: x + (late ? -5 : 5), y: top + 13, "text-anchor": late ? "end" : "start" }, text));
+    } else {
+      const y = share * height;
+      const text = beyond > 0 ? `${words} ↑` : beyond < 0 ? `${words} ↓` : words;
+      group.append(drawn("line", { x1: left, x2: right, y1: y, y2: y }),
+        drawn("text", { x: left + 6, y: y - 5 < top + 10 ? y + 14 : y - 5 }, text));
+    }
+    svg.append(group);
+  };
+
+  // One line over the figure, and a dashed mark in it where it has an axis for the guess.
+  const compare = () => {
+    for (const old of document.querySelectorAll(".sl-reveal :is(.sl-mine, .sl-verdict)")) old.remove();
+    const asked = Object.fromEntries(questions().map((place) => [told(place).id, told(place)]));
+    for (const place of document.querySelectorAll(".sl-reveal")) {
+      const { question: id, measured, rulers = [] } = JSON.parse(place.dataset.reveal);
+      const mine = kept(id);
+      if (!mine || mine.declined || !asked[id]) continue;
+      place.prepend(element("p", "sl-verdict", guess.sentence(asked[id], mine, measured)));
+      const svg = place.querySelector("svg.sl-svg");
+      if (svg) for (const ruler of rulers) draft(svg, ruler, mine.value, `your guess: ${guess.words(mine.value, mine.unit ?? asked[id].unit)}`);
+    }
   };
 
   /* ---- the questions ---- */

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from .chapters import Chapter
@@ -124,9 +125,24 @@ def _closed(made: Sequence[Page]) -> bool:
 
 def chapter_code(notebook: Any, page: Page) -> str:
     """The code of the whole chapter, for a page that runs: its own cells need names that others make."""
-    cells = [cell.source for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
-    told = json.dumps({"cells": cells, "here": page.indices}).replace("<", "\\u003c")
+    code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    whole = {
+        "cells": [cell.source for cell in code],
+        "here": page.indices,
+        "seconds": [took_s(cell) for cell in code],
+    }
+    told = json.dumps(whole).replace("<", "\\u003c")
     return f'<script type="application/json" class="sl-chapter">{told}</script>'
+
+
+def took_s(cell: Any) -> float | None:
+    """How long a cell took when the chapter was measured; None where it was not run."""
+    times = cell.metadata.get("execution", {})
+    try:
+        began, ended = (datetime.fromisoformat(times[f"iopub.status.{state}"]) for state in ("busy", "idle"))
+    except (KeyError, ValueError):
+        return None
+    return round((ended - began).total_seconds(), 1)
 
 
 def contents(made: Sequence[Page]) -> str:

@@ -36,6 +36,15 @@ def fold(cell: Any) -> None:
     if "hide-input" not in tags:
         tags.append("hide-input")
     cell.outputs = [_shown(output) for output in cell.outputs]
+    if all(_speaks(output) for output in cell.outputs):
+        tags.append("sl-quiet")  # it reads as prose: the style sheet keeps its code out of the way
+
+
+def _speaks(output: Any) -> bool:
+    """Whether an output is sentences, a question or its answer in words, and no figure or table."""
+    html = "".join(output.get("data", {}).get("text/html", ""))
+    said = any(f'class="{name}"' in html for name in ("sl-told", "sl-question", "sl-reveal"))
+    return said and not any(f"<{tag}" in html for tag in ("figure", "table"))
 
 
 def _shown(output: Any) -> Any:

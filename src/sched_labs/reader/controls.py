@@ -7,7 +7,8 @@ measure; there the same place says what could be chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -73,33 +74,40 @@ class Controls:
 
         lists = {
             parameter: ipywidgets.Dropdown(
-                options=list(values), description=_words(parameter), style={"description_width": "initial"}
+                options=list(values),
+                description=_words(parameter, values),
+                style={"description_width": "initial"},
             )
             for parameter, values in self._choices.items()
         }
         button = ipywidgets.Button(description="Measure again", tooltip=f"Run {self.name} with these values")
-        figure = ipywidgets.HTML()
+        figures = ipywidgets.VBox()
 
         def measure(_: Any) -> None:
-            button.disabled, figure.value = True, "<p>Measuring…</p>"
+            words = {parameter: form.value for parameter, form in lists.items()}
+            chosen = escape(", ".join(f"{_words(parameter)}: {word}" for parameter, word in words.items()))
+            figure = ipywidgets.HTML("<p>Measuring…</p>")
+            figures.children = (figure, *figures.children)  # runs stay, the newest first
+            button.disabled = True
             try:
-                result = self.measure(**{parameter: form.value for parameter, form in lists.items()})
+                result = self.measure(**words)
                 notes = "".join(
                     f"<li>{escape(note.level)}: {escape(note.text)}</li>" for note in result.notes
                 )
-                figure.value = result.plot()._repr_html_() + (f"<ul>{notes}</ul>" if notes else "")
+                shown = result.plot()._repr_html_() + (f"<ul>{notes}</ul>" if notes else "")
+                figure.value = f"<p>{chosen}</p>{shown}"
             except SchedLabError as error:  # a callback's traceback would go where no reader looks
                 figure.value = f"<p>{escape(str(error))}</p>"
             finally:
                 button.disabled = False
 
         button.on_click(measure)
-        return ipywidgets.VBox([ipywidgets.HBox([*lists.values(), button]), figure])
+        return ipywidgets.VBox([ipywidgets.HBox([*lists.values(), button]), figures])
 
     def form(self) -> str:
         """The form for a page whose cells run."""
         fields = "".join(
-            f"<label>{escape(_words(parameter))} <select name={quoteattr(parameter)}>"
+            f"<label>{escape(_words(parameter, values))} <select name={quoteattr(parameter)}>"
             + "".join(f"<option>{escape(word)}</option>" for word in values)
             + "</select></label>"
             for parameter, values in self._choices.items()
@@ -113,7 +121,7 @@ class Controls:
     def html(self) -> str:
         """What a page says that cannot measure."""
         rows = "".join(
-            f"<li>{escape(_words(parameter))}: {escape(', '.join(values))}</li>"
+            f"<li>{escape(_words(parameter, values))}: {escape('; '.join(values))}</li>"
             for parameter, values in self._choices.items()
         )
         return (
@@ -134,9 +142,16 @@ class Controls:
         return data | {"text/html": self.html(), "text/plain": repr(self)}
 
 
-def _words(parameter: str) -> str:
-    """working_sets_bytes -> "working sets"."""
-    return parameter.removesuffix("_bytes").replace("_", " ")
+_UNITS = {"bytes": "bytes", "ns": "ns", "us": "µs", "ms": "ms", "s": "s", "percent": "%"}
+
+
+def _words(parameter: str, values: Iterable[str] = ()) -> str:
+    """working_sets_bytes -> "working sets"; burst_us -> "burst (µs)" where the values are bare numbers."""
+    name, _, unit = parameter.rpartition("_")
+    if not name or unit not in _UNITS or name.endswith("_per"):
+        return parameter.replace("_", " ")
+    bare = [value for value in values if re.fullmatch(r"[\d.,]+", value)]
+    return name.replace("_", " ") + (f" ({_UNITS[unit]})" if bare else "")
 
 
 def controls(experiment: Callable[..., Result], **choices: Choices) -> Controls:

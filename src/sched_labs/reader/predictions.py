@@ -21,6 +21,8 @@ from typing import Any
 from ..core import store
 from ..core.errors import ParameterError, SchedLabError
 from ..core.progress import on_page
+from ..draw.base import Figure
+from ..draw.rulers import rulers
 
 MODULE = Path(__file__).with_name("guess.js")
 STYLE = Path(__file__).with_name("guess.css")
@@ -150,13 +152,35 @@ class Revealed:
                 return self._shown.plot(**self._how, predictions=marks)
         return self._shown.plot(**self._how)
 
+    def _rulers(self) -> list[dict[str, Any]]:
+        """Where the page may draw the guess in the figure; nowhere, where that has no axis for it."""
+        question = self.question
+        if question.choices or not (hasattr(self._shown, "plot") or callable(self._shown)):
+            return []
+        trial = math.sqrt(question.low * question.high)
+        given = [{"value": trial, "unit": question.unit}]
+        try:
+            tried = (
+                self._shown.plot(**self._how, predictions=given)
+                if hasattr(self._shown, "plot")
+                else self._shown(given)
+            )
+        except ParameterError:
+            return []
+        figure = self.figure()
+        if not isinstance(figure, Figure):
+            return []
+        return rulers(figure, tried, trial)
+
     def _figure_html(self, marks: Sequence[dict[str, Any]]) -> str:
         return "" if self._shown is None else str(self.figure(marks)._repr_html_())
 
     def html(self) -> str:
         """For a page: the same for everybody, for the page itself covers it and draws the guess."""
-        about = {"question": self.question.id, "measured": self.measured}
+        about: dict[str, Any] = {"question": self.question.id, "measured": self.measured}
         marks = mark(self.question.id) if on_page() else []
+        if not marks and (places := self._rulers()):
+            about["rulers"] = places
         return (
             f'<div class="sl-reveal" data-reveal="{escape(json.dumps(about))}">'
             f"{self._figure_html(marks)}</div>"
@@ -217,6 +241,16 @@ def pick(result: Any, column: str, **where: Any) -> float:
     for name, wanted in where.items():
         table = table[table[name].isna() if wanted is None else table[name] == wanted]
     return float(table[column].iloc[-1]) if len(table) else math.nan
+
+
+def larger(one: Sequence[float], other: Sequence[float], words: Sequence[str]) -> str | None:
+    """Which of two intervals (low, high) lies above the other: a word for the first, the second, and neither.
+
+    None where one of the intervals is not known.
+    """
+    if any(value is None or math.isnan(value) for value in (*one, *other)):
+        return None
+    return words[0] if one[0] > other[1] else words[1] if other[0] > one[1] else words[2]
 
 
 def _bundle(widget: Any, html: str, text: str) -> dict[str, Any]:

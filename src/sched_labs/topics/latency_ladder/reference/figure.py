@@ -94,10 +94,14 @@ def ladder(
     walks: Drawable | None = None,
     *,
     recorded: Drawable | None = None,
-    predictions: Predictions = (),
+    predictions: Sequence[Prediction | dict[str, Any]] = (),
 ) -> Figure:
-    """The ladder with the largest warm-up of a sweep of the same machine among its rungs."""
-    return _draw(costs, walks, recorded, predictions)
+    """The ladder with the largest warm-up of a sweep of the same machine among its rungs.
+
+    Predictions are as `Result.plot` takes them.
+    """
+    given = [p if isinstance(p, Prediction) else Prediction(p["value"], p["unit"]) for p in predictions]
+    return _draw(costs, walks, recorded, given)
 
 
 @draws(KIND, short_times=True)
