@@ -16,6 +16,7 @@ import pytest
 from sched_labs.core import store
 from sched_labs.core.errors import ParameterError
 from sched_labs.explorables import modules
+from sched_labs.reader import predictions
 from sched_labs.reader.predictions import Question, mark, pick, predict
 
 
@@ -308,3 +309,15 @@ def test_jupyterlab_runs_the_same_module(empty: Any) -> None:
     empty.get_by_role("slider", name="How long?").press("End")
     empty.get_by_role("button", name="That is my guess").click()
     empty.get_by_text("You guessed 100 µs: 2,000 times too high. Measured: 50 ns.").wait_for()
+
+
+def test_what_answers_in_words_is_computed_from_intervals() -> None:
+    words = ("first", "second", "neither")
+    assert predictions.larger((3, 4), (1, 2), words) == "first"
+    assert predictions.larger((1, 2), (3, 4), words) == "second"
+    assert predictions.larger((1, 3), (2, 4), words) == "neither"
+    assert predictions.larger((math.nan, 3), (2, 4), words) is None
+    assert predictions.above_zero(5, 1) == 5 and predictions.above_zero(5, -1) is None
+    assert predictions.above_zero(math.nan, math.nan) is None
+    assert predictions.least({"a": 3, "b": 1}, "alike", 1) == "b"
+    assert predictions.least({"a": 2, "b": 1}, "alike", 1) == "alike"

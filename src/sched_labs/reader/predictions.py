@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from html import escape
 from pathlib import Path
@@ -251,6 +251,17 @@ def larger(one: Sequence[float], other: Sequence[float], words: Sequence[str]) -
     if any(value is None or math.isnan(value) for value in (*one, *other)):
         return None
     return words[0] if one[0] > other[1] else words[1] if other[0] > one[1] else words[2]
+
+
+def above_zero(value: float, low: float) -> float | None:
+    """The value where its interval begins above zero; None for a difference that this run does not see."""
+    return value if low > 0 else None
+
+
+def least(values: Mapping[str, float], alike: str, within: float) -> str:
+    """The name of the smallest value, or `alike` where no two of them differ by more than `within`."""
+    names = sorted(values, key=lambda name: values[name])
+    return names[0] if values[names[-1]] - values[names[0]] > within else alike
 
 
 def _bundle(widget: Any, html: str, text: str) -> dict[str, Any]:

@@ -127,6 +127,24 @@ def parts(result: Result) -> dict[str, stats.Interval]:
     return {"fixed": stats.median_interval(fixed), "packet": stats.median_interval(each)}
 
 
+def payer(result: Result) -> str | None:
+    """Whose CPU time it is to receive the smallest packets, sent one at a call, up to the receiver's socket.
+
+    "the sender", "a kernel thread", "nobody", or None where the accounts do not tell.  A kernel that keeps
+    interrupts from the account of the thread they interrupt leaves out what /proc/stat calls softirq.
+    """
+    table = result.summary()
+    rows = table[table["way"] == "single"].sort_values("size_bytes")
+    if rows.empty or pd.isna(rows["charged_share"].iloc[0]):
+        return None
+    row = rows.iloc[0]
+    if row["ksoftirqd_per_softirq"] > 0.5:
+        return "a kernel thread"
+    if row["charged_share"] < 1 - row["softirq_share"] / 2:
+        return "nobody"
+    return "the sender" if row["charged_share"] > 0.95 else None
+
+
 def _with_batch(result: Result) -> pd.DataFrame:
     """The data with how many packets a call sent: one number for all where they have no such column."""
     if "batch" in result.data:
