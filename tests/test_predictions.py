@@ -319,5 +319,5 @@ def test_what_answers_in_words_is_computed_from_intervals() -> None:
     assert predictions.larger((math.nan, 3), (2, 4), words) is None
     assert predictions.above_zero(5, 1) == 5 and predictions.above_zero(5, -1) is None
     assert predictions.above_zero(math.nan, math.nan) is None
-    assert predictions.least({"a": 3, "b": 1}, "alike", 1) == "b"
-    assert predictions.least({"a": 2, "b": 1}, "alike", 1) == "alike"
+    assert predictions.smallest({"a": 3, "b": 1}, "alike", 1) == "b"
+    assert predictions.smallest({"a": 2, "b": 1}, "alike", 1) == "alike"

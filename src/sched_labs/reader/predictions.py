@@ -258,7 +258,7 @@ def above_zero(value: float, low: float) -> float | None:
     return value if low > 0 else None
 
 
-def least(values: Mapping[str, float], alike: str, within: float) -> str:
+def smallest(values: Mapping[str, float], alike: str, within: float) -> str:
     """The name of the smallest value, or `alike` where no two of them differ by more than `within`."""
     names = sorted(values, key=lambda name: values[name])
     return names[0] if values[names[-1]] - values[names[0]] > within else alike
