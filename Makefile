@@ -13,7 +13,7 @@
 # make bench-book   how long `make book` takes from a fresh clone (minutes)
 # make clean   take away what was built (.venv and your own results stay)
 #
-# PROFILE=full   measure longer and finer (default: quick)
+# PROFILE=full   measure longer and finer (default: quick); PROFILE=recorded: only draw the runs that ship with the book
 # FRESH=1        measure again even where nothing changed
 # PYTHON=...     another Python than the first one found that is new enough
 # PROVISION=no   leave the system's packages alone
