@@ -422,12 +422,20 @@ def test_a_page_runs_its_cells_on_this_machine(served: Served, browser: Any) -> 
     # A warm kernel is used again, and spares the reader its start.
     earlier = cells.nth(1).locator("> .cell_output > *").element_handle()
     began = time.monotonic()
+    page.get_by_role(
+        "button", name="Unfold everything"
+    ).click()  # a cell that only speaks is prose until then
     page.get_by_role("button", name="Run this cell").nth(1).click()
     page.wait_for_function("node => !node.isConnected", arg=earlier, timeout=60_000)
     cells.nth(1).get_by_text("the odds are 42").first.wait_for()
     assert time.monotonic() - began < cold_s
     assert len(json.loads(served.ask("/api/kernels", key=True)[2])) == before + 1
     assert troubles == []
+
+    # The last run is back after a reload, and what the page came with is still below it.
+    page.reload()
+    page.get_by_text("as this page was built").nth(2).wait_for()
+    assert cells.nth(1).locator("> .cell_output").inner_text().strip() == "the odds are 42"
 
     # A page that is left takes its kernel with it.
     page.goto(f"{served.address}/book/book/setup.html")
@@ -457,6 +465,7 @@ def test_stop_ends_the_whole_run_and_nothing_else_starts_meanwhile(served: Serve
     page.get_by_role("button", name="Run the whole page on this machine").focus()
     assert page.get_by_role("button", name="Stop", exact=True).count() == 0
     # What was stopped can be run again; a cell alone brings those along whose names it uses, once.
+    page.get_by_role("button", name="Unfold everything").click()
     section.get_by_role("button", name="Run this cell").nth(1).click()
     page.get_by_text("Measured on your machine, just now.").wait_for(timeout=60_000)
     cells = page.locator("div.cell")
