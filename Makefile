@@ -3,6 +3,7 @@
 # make instructors    the book once more, with agendas and the notes on the labs, right answers among them
 # make test    set up and run the tests that an everyday change needs: test-computed on all CPUs, then test-measured
 # make test-all   the same, and then test-properties (twenty times as many cases), test-pages (the book in a browser) and test-rest (guests, labs, servers, other users)
+# make test-incidents   every variant of every incident, and each of its repairs (three quarters of an hour)
 # make test-kernels   every kernel of the book, booted under QEMU (minutes)
 # make vm-test   the reader's virtual machine, made and booted under QEMU (root; a quarter of an hour)
 # make faults   five hundred runs in the middle of which something goes wrong (root; an hour)
@@ -30,7 +31,7 @@ BOOK := $(VENV)/bin/python -m sched_labs.book
 BOOK_OPTIONS := --profile $(PROFILE) $(if $(FRESH),--fresh)
 
 .DEFAULT_GOAL := help
-.PHONY: help live book instructors test test-computed test-measured test-all test-properties test-pages test-rest test-kernels vm-test faults check bench bench-trust bench-agreement bench-book clean system
+.PHONY: help live book instructors test test-computed test-measured test-all test-properties test-pages test-rest test-incidents test-kernels vm-test faults check bench bench-trust bench-agreement bench-book clean system
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -45,7 +46,7 @@ instructors: $(VENV)/installed
 	@$(BOOK) build --instructors $(BOOK_OPTIONS)
 
 # What only the tests need is installed for these alone.
-test-computed test-measured test-properties test-pages test-rest test-kernels faults check bench bench-trust bench-agreement bench-book: SYSTEM_OPTIONS := --tests
+test-computed test-measured test-properties test-pages test-rest test-incidents test-kernels faults check bench bench-trust bench-agreement bench-book: SYSTEM_OPTIONS := --tests
 
 PYTEST := $(VENV)/bin/python -m pytest
 # Whoever is done first takes over from the others; each has the library and a browser in its memory.
@@ -73,7 +74,10 @@ test-pages: $(VENV)/installed-test
 	$(PYTEST) $(TOGETHER) -m "computes and ($(LONG))" $(CHOSEN)
 
 test-rest: $(VENV)/installed-test
-	$(PYTEST) -m "($(LONG)) and not computes" $(CHOSEN)
+	$(PYTEST) -m "($(LONG)) and not (computes or variants)" $(CHOSEN)
+
+test-incidents: $(VENV)/installed-test
+	$(PYTEST) tests/test_incidents_live.py
 
 test-kernels: $(VENV)/installed-test
 	$(PYTEST) tests/kernels/gallery.py

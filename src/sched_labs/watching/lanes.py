@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..core.errors import ParameterError, ResultError
 from ..core.result import Result
-from ..draw import axes
+from ..core.words import time_text
 
 NOT_KEPT = "not kept"
 
@@ -99,11 +99,11 @@ def meanwhile(result: Result, wait: dict[str, Any], among: pd.DataFrame | None =
 def told(result: Result, wait: dict[str, Any], among: pd.DataFrame | None = None) -> str:
     """A wait in a sentence: who, how long, and what had the CPU meanwhile."""
     parts = meanwhile(result, wait, among).most_common(3)
-    had = ", ".join(f"{name} {axes.time_text(ns)}" for name, ns in parts)
+    had = ", ".join(f"{name} {time_text(ns)}" for name, ns in parts)
     woken = waker(result, wait)
     by = f", woken while {woken} ran," if woken else ""
     return (
-        f"{wait['name']} ({wait['tid']}){by} waited {axes.time_text(wait['waited_ns'])} and then had CPU "
+        f"{wait['name']} ({wait['tid']}){by} waited {time_text(wait['waited_ns'])} and then had CPU "
         f"{wait['cpu']}. That CPU meanwhile: {had}."
     )
 
