@@ -241,29 +241,33 @@ def test_a_limit_on_cpu_time_does_not_reach_the_lender() -> None:
 
 
 # A chain of processes none of which lives long, many that stay, and groups made faster than they are removed.
+# It ends by itself: a suite that is killed leaves it, and no kill of single processes catches it.
 UNWILLING = """
 import os, signal, sys, time
 folders = sys.stdin.readline().split()
+end = time.monotonic() + 60
 for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
     signal.signal(number, signal.SIG_IGN)
 for _ in range(20):
     if os.fork() == 0:
-        time.sleep(600)
+        time.sleep(60)
+        os._exit(0)
 if os.fork() == 0:
-    while os.fork() == 0:
+    while time.monotonic() < end and os.fork() == 0:
         pass
     os._exit(0)
 if os.fork() == 0:
     number = 0
-    while True:
+    while time.monotonic() < end:
         number += 1
         for folder in folders:
             try:
                 os.mkdir(f"{folder}/more-{number % 100}")
             except OSError:
                 pass
+    os._exit(0)
 print("unwilling", flush=True)
-time.sleep(600)
+time.sleep(60)
 """
 
 
