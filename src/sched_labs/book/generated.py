@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import yaml  # type: ignore[import-untyped]
 
 from ..core.errors import ResultError, SchedLabError
-from ..core.words import size_text
+from ..core.words import number_text, size_text
 from ..incidents import story
 from . import cut, lab_pages, predictions, trust
 from .chapters import Chapter, Checkout
@@ -366,9 +366,12 @@ def _effects(made_from: Material) -> str:
                 if run is not None:
                     yield run
 
+    def percent(value: float) -> str:
+        return f"{number_text(value, 2)} %" if value else "exact"
+
     rows = [
-        (row.kind, row.profile, row.numbers, f"{row.median_percent:.2g} %", f"{row.p90_percent:.2g} %")
-        for row in trust.smallest_effects(newest()).itertuples()
+        (f"`{kind}`", profile, numbers, percent(half), percent(most))
+        for kind, profile, numbers, half, most in trust.smallest_effects(newest()).to_numpy()
     ]
     return _table(("experiment", "profile", "numbers", "half of them", "nine in ten"), rows)
 
