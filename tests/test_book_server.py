@@ -228,11 +228,13 @@ def test_a_page_keeps_a_prediction_and_leads_to_jupyterlab(served: Served, brows
     page.get_by_label("How long?").focus()
     page.keyboard.press("End")
     page.keyboard.press("Enter")
-    page.get_by_text("You guessed 100 µs: 40 times too high. Measured: 2.5 µs.").wait_for()
+    for place in (".sl-g-told", ".sl-verdict"):  # where the guess was made, and under the figure
+        page.locator(place, has_text="You guessed 100 µs: 40 times too high. Measured: 2.5 µs.").wait_for()
     assert page.get_by_text("told by the run").last.is_visible()
     page.wait_for_function("document.querySelector('.sl-lid') === null")
     page.reload()
-    page.get_by_text("You guessed 100 µs: 40 times too high. Measured: 2.5 µs.").wait_for()
+    for place in (".sl-g-told", ".sl-verdict"):  # where the guess was made, and under the figure
+        page.locator(place, has_text="You guessed 100 µs: 40 times too high. Measured: 2.5 µs.").wait_for()
     kept = json.loads(served.ask("/sched-labs/predictions", key=True)[2])
     assert kept["sample.question"]["value"] == 100_000
     page.goto(f"{served.address}/book/book/predictions.html")
@@ -357,7 +359,7 @@ def test_without_a_server_a_prediction_stays_in_the_browser(served: Served, brow
     page.get_by_role("button", name="Guess after all").click()
     page.get_by_label("How long?").press("Home")
     page.get_by_role("button", name="That is my guess").click()
-    page.get_by_text("You guessed 10 ns: 250 times too low.").wait_for()
+    page.locator(".sl-g-told", has_text="You guessed 10 ns: 250 times too low.").wait_for()
     page.goto((served.html / "book/predictions.html").as_uri())
     page.get_by_role("cell", name="250 times too low").wait_for()
     page.get_by_text("1 of 1 guesses made: 0 right or close, 0 too high, 1 too low.").wait_for()
