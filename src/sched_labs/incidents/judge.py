@@ -15,10 +15,9 @@ from .story import CYCLE_S
 
 NEAR = 0.1  # how far a service level or work may be from the healthy run's
 _SAME_LOAD = 0.05
-_OTHERS, _STOLEN = (
-    0.15,
-    0.05,
-)  # of all CPUs, more than in the healthy run: a run that is not well says nothing
+# Of all CPUs, more than in the healthy run: then a run that is not well says nothing.
+_OTHERS = 0.15
+_STOLEN = 0.05
 _SETTLE_S = 2.0
 
 
