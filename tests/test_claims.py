@@ -25,6 +25,7 @@ from sched_labs import claims
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN, Claim, Verdict, all_claims, judge, sources
 from sched_labs.core import registry
 from sched_labs.core.errors import ParameterError
+from sched_labs.kernels import claims as claims_kernels
 from sched_labs.topics.context_switch.context_switch import experiment as context_switch
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -534,6 +535,6 @@ def test_a_source_leads_to_the_bibliography() -> None:
 
 def test_every_check_answers_the_four_questions() -> None:
     asked = ("Statistic:", "Control:", "Design:", "Opponent:")
-    for claim in all_claims():
+    for claim in (*all_claims(), *claims_kernels.CLAIMS):
         check = getattr(claim.test, "func", claim.test)
         assert all(word in (check.__doc__ or "") for word in asked), claim.id

@@ -2,9 +2,7 @@
 
 Per kernel there is the recorded run of the sleeper among hogs, and what the kernel told of itself.
 
-Most of these ask for a fact that the kernel tells of itself.  Such a verdict has no statistic; its control
-are the other kernels beside it, its design is to read and to change nothing, and its opponent would say that
-a distribution sets it otherwise, which is why the reason names the value.  The others say it in their checks.
+Most of these ask for a fact that the kernel tells of itself: nothing is sampled, so there is no interval.
 """
 
 from __future__ import annotations
@@ -132,6 +130,10 @@ def _cuts_the_tail(known: Evidence) -> Verdict:
 
 
 def _old_knobs(known: Evidence) -> Verdict:
+    """Statistic: whether both files are there.  Control: the CFS kernels, where the survey finds both.
+    Design: the survey looks in both places that they ever had.
+    Opponent: a closed debugfs hides them; but 6.6 removed them from kernel/sched/debug.c.
+    """
     if not known.eevdf:
         raise CannotTell("This is CFS.")
     there = [
@@ -142,10 +144,14 @@ def _old_knobs(known: Evidence) -> Verdict:
     if not there and known.facts.get("kernel.debugfs") is not True:
         # Where nobody may look, the kernel's history tells: 6.6 brought EEVDF and took both out.
         return Verdict(FAILS, "Neither is in /proc/sys/kernel, and EEVDF came without them.")
-    return _verdict(bool(there), f"It has {' and '.join(there) or 'neither'}.")
+    return _verdict(len(there) == 2, f"It has {' and '.join(there) or 'neither'}.")
 
 
 def _slice_is_tick(known: Evidence) -> Verdict:
+    """Statistic: the nominal slice of a thread among the sleeper and its hogs, within 5 % of a tick.
+    Control: kernels of another HZ or slice.  Design: guests of one CPU, where slices are shortest.
+    Opponent: without HRTICK a tick ends the turn, which may last 1/HZ or more; the slice does not.
+    """
     slice_ns, tick_ns = _slice_ns(known), 1e9 / known.fact("kernel.hz")
     return _verdict(
         abs(slice_ns / tick_ns - 1) < 0.05, f"a slice is {slice_ns:,.0f} ns, a tick {tick_ns:,.0f} ns."
@@ -158,14 +164,22 @@ def _features(known: Evidence) -> set[str]:
 
 
 def _head_start(known: Evidence) -> Verdict:
-    on = _features(known)
-    found = [name for name in ("GENTLE_FAIR_SLEEPERS", "PLACE_LAG") if name in on]
-    if not found:
-        raise CannotTell("Neither of the two ways to place a thread is switched on.")
-    return _verdict(found[0] == "GENTLE_FAIR_SLEEPERS", f"{found[0]} is on.")
+    """Statistic: which of place_entity()'s switches are on.  Control: CFS and EEVDF side by side.
+    Design: no switch of EEVDF gives a head start: it places a thread by its lag or, without PLACE_LAG, at the
+    average.  Opponent: "up to" is a bound; that CFS gave a long sleeper all of it is not shown by this.
+    """
+    if known.eevdf:
+        return Verdict(FAILS, "EEVDF places it by its lag, and gives no head start.")
+    if "GENTLE_FAIR_SLEEPERS" in _features(known):
+        return Verdict(HOLDS, "GENTLE_FAIR_SLEEPERS is on.")
+    return Verdict(FAILS, "GENTLE_FAIR_SLEEPERS is off: the head start is up to the whole of it.")
 
 
 def _wakeup_granularity(known: Evidence) -> Verdict:
+    """Statistic: whether the kernel has the limit.  Control: CFS and EEVDF side by side.
+    Design: the rule was read in 6.1 (wakeup_preempt_entity()), and in 6.12 there is none (pick_eevdf()).
+    Opponent: CFS scaled the limit by the woken thread's weight, and always let it in ahead of SCHED_IDLE.
+    """
     limit = known.facts.get("tunable.wakeup_granularity_ns")
     if limit is None and not known.eevdf:
         raise CannotTell("This kernel does not tell its wakeup_granularity_ns.")
@@ -175,10 +189,18 @@ def _wakeup_granularity(known: Evidence) -> Verdict:
 
 
 def _is_cfs(known: Evidence) -> Verdict:
+    """Statistic: the scheduler's name, by its features or fields.  Control: kernels from both sides of 6.6.
+    Design: what the kernel shows comes before what its release says.
+    Opponent: kernel/sched/fair.c calls itself CFS to this day (7.3); judged is who picks, not a name.
+    """
     return _verdict(not known.eevdf, f"It has {known.fact('kernel.scheduler')}.")
 
 
 def _since_6_6(known: Evidence) -> Verdict:
+    """Statistic: which of the two, against the release.  Control: kernels from both sides.
+    Design: a kernel of which the release alone is known would agree with itself, and is not judged.
+    Opponent: a distribution may take EEVDF back to an older release; then this fails there.
+    """
     release = str(known.fact("kernel.release"))
     numbers = re.match(r"(\d+)\.(\d+)", release)
     if not numbers:
@@ -190,6 +212,10 @@ def _since_6_6(known: Evidence) -> Verdict:
 
 
 def _defaults(known: Evidence) -> Verdict:
+    """Statistic: the three values, exactly.  Control: the values of the other kernels.
+    Design: the guests have one CPU, where the kernel's factor (get_update_sysctl_factor()) is 1.
+    Opponent: the sentence means the values before that factor, so that the reason names the number of CPUs.
+    """
     said = {"latency_ns": 6_000_000, "min_granularity_ns": 750_000, "wakeup_granularity_ns": 1_000_000}
     told = {name: known.facts.get(f"tunable.{name}") for name in said}
     if not any(told.values()):
@@ -203,6 +229,10 @@ def _defaults(known: Evidence) -> Verdict:
 
 
 def _rt_defaults(known: Evidence) -> Verdict:
+    """Statistic: the four values, exactly.  Control: the values of the other kernels.
+    Design: freshly booted guests, in which nobody has set them.
+    Opponent: on a machine in use an administrator may have; the sentence says "are", not "are by default".
+    """
     said = {
         "rr_timeslice_ms": 100,
         "rt_period_us": 1_000_000,
@@ -215,6 +245,10 @@ def _rt_defaults(known: Evidence) -> Verdict:
 
 
 def _burst_sysctl(known: Evidence) -> Verdict:
+    """Statistic: whether the file is there.  Control: kernels before and after 5.14, which brought bursts.
+    Design: every file of /proc/sys/kernel that begins with sched_ is listed, so that none is overlooked.
+    Opponent: a vendor's kernel may have it; that one is not in the gallery.
+    """
     return _sysctls(known, ("cfs_bw_burst_enabled",))
 
 
@@ -230,18 +264,33 @@ def _sysctls(known: Evidence, names: tuple[str, ...]) -> Verdict:
 
 
 def _fair_sysctls(known: Evidence) -> Verdict:
+    """Statistic: whether all three are below /proc/sys.  Control: 5.10, before they moved (5.13).
+    Design: files in debugfs do not count, for sysctl does not show them.
+    Opponent: up to 5.12 they needed CONFIG_SCHED_DEBUG, so that an older kernel may lack them, too.
+    """
     return _sysctls(known, ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns"))
 
 
 def _migration_sysctl(known: Evidence) -> Verdict:
+    """Statistic: whether the file is there.  Control: 5.10, before it moved (5.13).
+    Design: where it went is named with the verdict.  Opponent: the knob itself is still there, in debugfs.
+    """
     return _sysctls(known, ("migration_cost_ns",))
 
 
 def _child_first(known: Evidence) -> Verdict:
+    """Statistic: whether both files are below /proc/sys.  Control: 5.10, which has both.
+    Design: half of the sentence is not enough; the reason says which half.
+    Opponent: the first is still read by 6.1 (task_fork_fair()); 6.12 has neither.
+    """
     return _sysctls(known, ("child_runs_first", "nr_migrate"))
 
 
 def _rt_runtime(known: Evidence) -> Verdict:
+    """Statistic: the settings of both protections.  Control: kernels before 6.12, which brought the server.
+    Design: no real-time thread runs for this; what one may have is measured by policies.hog.
+    Opponent: RLIMIT_RTTIME would end the loop, too, where somebody has set it; nobody has by default.
+    """
     server = known.facts.get("tunable.fair_server_runtime_ns")
     if server:
         period = known.fact("tunable.fair_server_period_ns")
@@ -257,6 +306,10 @@ def _rt_runtime(known: Evidence) -> Verdict:
 
 
 def _no_burst(known: Evidence) -> Verdict:
+    """Statistic: whether cpu.stat of the group counts bursts.  Control: 5.10, before they came (5.14).
+    Design: the group was given none, so that this says what can be, not what was.
+    Opponent: a CPU overruns its slice until the next tick, on every kernel; the group pays that back later.
+    """
     if known.quota is None:
         raise CannotTell("No quota was set on this kernel for this table.")
     if known.quota["burst_counted"]:
@@ -278,6 +331,9 @@ def _throttles_all(known: Evidence) -> Verdict:
 
 
 def _sched_debug(known: Evidence) -> Verdict:
+    """Statistic: where the file is.  Control: 5.10, before it moved (5.13).
+    Design: both places are looked at.  Opponent: the same lines are in debugfs now, for root.
+    """
     path = str(known.fact("kernel.sched_debug"))
     return _verdict(path.startswith("/proc/"), f"It is {path}.")
 
