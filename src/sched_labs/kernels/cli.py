@@ -13,8 +13,8 @@ from typing import Any
 from ..core.errors import ParameterError
 from ..core.progress import Progress
 from ..core.store import write_text
-from . import catalogue, packages, runner
 from .jobs import JOBS
+from .qemu import DEADLINE_S, TIMINGS
 
 
 def add_parser(subparsers: Any) -> None:
@@ -52,13 +52,11 @@ def add_options(run: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kernel", metavar="KERNEL,...", help="such as 6.1 or 6.1,6.12-rt; `gallery`: all of the book's"
     )
-    group.add_argument(
-        "--timing", choices=runner.TIMINGS, help="vm: KVM where it works, else emulated (default)"
-    )
+    group.add_argument("--timing", choices=TIMINGS, help="vm: KVM where it works, else emulated (default)")
     group.add_argument("--cpus", type=int, help="of the guest (2)")
     group.add_argument("--memory-mib", type=int, help="of the guest (what the job needs)")
     group.add_argument("--append", help="more for the kernel's command line, e.g. preempt=full")
-    group.add_argument("--deadline-s", type=float, help=f"for one kernel ({runner.DEADLINE_S:.0f})")
+    group.add_argument("--deadline-s", type=float, help=f"for one kernel ({DEADLINE_S:.0f})")
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,8 @@ class Wanted:
 
 
 def guest(arguments: argparse.Namespace) -> Wanted:
+    from . import catalogue
+
     names = (arguments.kernel or "").replace("gallery", ",".join(catalogue.gallery()))
     wanted = [name for name in names.split(",") if name]
     given = {
@@ -92,6 +92,8 @@ def is_job(kind: str) -> bool:
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    from . import catalogue
+
     print(f"{'kernel':<10} {'on this disk':<24} {'newest in the archive'}")
     known = False
     for entry in catalogue.entries(arguments.refresh):
@@ -103,6 +105,8 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _get(arguments: argparse.Namespace) -> int:
+    from . import catalogue, packages
+
     wanted = arguments.kernels or catalogue.gallery()
     with Progress("kernels", len(wanted)) as progress:
         for name in wanted:
@@ -118,6 +122,8 @@ def run_job(job: str, parameters: Mapping[str, Any], file: Path | None, guests: 
     """Runs a job on each kernel, prints the answers, and writes each to a file of its own."""
     if not guests.kernels:
         raise ParameterError(f"{job} runs in a guest.", "Name its kernel, such as --kernel 6.1.")
+    from . import runner
+
     for answer in runner.run_each(guests.kernels, job, parameters, **guests.options):
         print(f"{answer.kernel.name}  {answer.build}  {answer.timing}, {answer.cpus} CPU")
         for line in _lines(answer.value):

@@ -14,6 +14,8 @@ from . import wire
 from .errors import QemuError
 
 VM_KVM, VM_EMULATED, DETERMINISTIC = "vm-kvm", "vm-emulated", "deterministic"
+TIMINGS = ("vm", VM_KVM, VM_EMULATED, DETERMINISTIC)  # "vm": the first where it works, else the second
+DEADLINE_S = 300.0
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,7 @@ from .initramfs import World
 from .jobs import JOBS, Job
 from .packages import Kernel
 from .parcel import Parcel
-from .qemu import DETERMINISTIC, VM_EMULATED, VM_KVM
-
-TIMINGS = ("vm", VM_KVM, VM_EMULATED, DETERMINISTIC)
-DEADLINE_S = 300.0
+from .qemu import DEADLINE_S, DETERMINISTIC, TIMINGS, VM_EMULATED, VM_KVM
 
 _CAVEATS = {
     VM_KVM: (
