@@ -170,6 +170,15 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
         assert "must return a number from 1000 to 200000" in judge.findings[-1][1]
 
 
+def test_a_cache_that_a_neighbour_shares_is_not_asked_for() -> None:
+    """Of 48 KiB and 2 MiB a program beside a busy hardware thread has parts, which no survey tells."""
+    check, rng = the_check(labs.find("cache-sizes")), np.random.default_rng(1)
+    told = [48 << 10, 2 << 20]
+    assert check.shown(check.constructed(rng, told), told) == told
+    assert check.shown(check.constructed(rng, [14 << 10, 300 << 10]), told) == []
+    assert check.shown(check.constructed(rng, [14 << 10, 2 << 20]), told) == told[1:]
+
+
 def test_constructed_machines_have_no_usual_caches() -> None:
     """The solution finds nearly all of them; no list of constants finds many."""
     lab = labs.find("cache-sizes")

@@ -23,6 +23,9 @@ APART = 8
 SIZES = [step << place for place in range(11, 27) for step in (2, 3)]  # 4 KiB, 6 KiB, 8 KiB, ... 192 MiB
 MEASURED = [size for size in SIZES if size <= 12 * MIB]
 CLIMB = 1.4  # a step through twice a cache takes so much longer than one through half of it, or it is hidden
+LEVEL = (
+    1.15  # and one through half of it at most so much longer than one through a quarter, or others share it
+)
 
 
 def drawn(rng: np.random.Generator) -> list[int]:
@@ -53,12 +56,20 @@ def close(found: list[float], caches: list[int]) -> bool:
 
 
 def shown(curve: pd.DataFrame, caches: list[int]) -> list[int]:
-    """The caches at whose ends this curve climbs."""
+    """The caches at whose ends this curve climbs, and not before.
+
+    Where a cache is shared with a neighbour, another hardware thread of its core or another guest, this
+    program has a part of it, and its curve climbs at the end of that part.
+    """
     sizes, ns = np.log(curve.working_set_bytes), np.log(curve.ns_per_line)
+
+    def grows(smaller: float, larger: float) -> float:
+        return float(np.exp(np.diff(np.interp(np.log([smaller, larger]), sizes, ns))[0]))
+
     return [
         cache
         for cache in caches
-        if np.diff(np.interp(np.log([cache / 2, 2 * cache]), sizes, ns))[0] >= np.log(CLIMB)
+        if grows(cache / 2, 2 * cache) >= CLIMB and grows(cache / 4, cache / 2) <= LEVEL
     ]
 
 
@@ -110,7 +121,8 @@ def on_this_machine(judge: Judge, answer: Callable[..., Any]) -> None:
         True if hit else False if visible else None,
         good=f"on this machine {sizes_of(hit)} was found; it says that it has {sizes_of(within)}.",
         missing=f"on this machine's own curve none of its caches was found, only {sizes_of(found)}.",
-        unclear=f"the curve that was measured now climbs at none of its caches, {sizes_of(within)}.",
+        unclear=f"the curve that was measured now climbs at none of its caches, {sizes_of(within)}, "
+        "or begins to before it, as where another program holds a part of it.",
     )
 
 
