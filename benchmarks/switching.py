@@ -24,11 +24,13 @@ from sched_labs import workloads
 from sched_labs.core import lock
 from sched_labs.core.errors import SchedLabError
 from sched_labs.steer import placement
+from sched_labs.topics.switching_less import connections
 from sched_labs.topics.switching_less.classify import experiment as classify
 from sched_labs.topics.switching_less.hops import experiment as hops
 
 SOURCES = Path(__file__).with_name("peers")
-INCLUDE = Path(workloads.__file__).parent / "src"
+# echo.c takes its loop from the experiment.
+INCLUDES = (Path(workloads.__file__).parent / "src", *connections.__path__)
 HOP_TARGET = 1.2
 HOP_BLOCKS, HOPS = 40, 500_000
 INTERPRETED_BLOCKS = 5
@@ -231,11 +233,14 @@ def _compiled(
     flags: tuple[str, ...] | list[str] = (),
 ) -> Path:
     program = folder / name
-    command = [_compiler(), "-O2", "-std=gnu11", f"-I{INCLUDE}", *flags, str(SOURCES / f"{name}.c")]
+    command = [_compiler(), "-O2", "-std=gnu11", *(f"-I{where}" for where in INCLUDES), *flags]
+    command += [str(SOURCES / f"{name}.c")]
     command += ["-o", str(program), *(f"-l{library}" for library in libraries)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise NotMeasurable(f"{name}.c does not compile: {(done.stderr.strip().splitlines() or [''])[-1]}")
+        said = done.stderr.strip().splitlines() or [""]
+        first = next((line for line in said if "error:" in line), said[-1])
+        raise NotMeasurable(f"{name}.c does not compile: {first}")
     return program
 
 
