@@ -391,7 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     show(lines)
-    print("Ratios are of medians over alternating blocks of one run; times are medians of fresh processes.")
+    print("Ratios are of alternating blocks of one run; times are medians of fresh processes.")
     # The peers' own CPU time is not counted as others': they are our children, too.
     doubts = Surroundings.doubts(around)
     for doubt in doubts:

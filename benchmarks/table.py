@@ -29,12 +29,21 @@ class NotMeasurable(Exception):
 
 
 def ratio_interval(numerator: Sequence[float], denominator: Sequence[float]) -> tuple[float, float, float]:
-    """Ratio of medians with its 95 % bootstrap interval; blocks are drawn in pairs."""
-    above, below = np.asarray(numerator), np.asarray(denominator)
-    picks = np.random.default_rng(0).integers(0, above.size, size=(4000, above.size))
-    ratios = np.median(above[picks], axis=1) / np.median(below[picks], axis=1)
-    low, high = np.quantile(ratios, (0.025, 0.975))
-    return float(np.median(above) / np.median(below)), float(low), float(high)
+    """The ratio of two sides measured in turns, and an interval that covers the true one in 95 of 100 runs.
+
+    The middle of the means of any two of the turns' ratios, on the logarithmic scale, and the interval of
+    Wilcoxon's signed ranks (Hodges and Lehmann 1963), whose coverage is exact for few blocks, where that of a
+    bootstrap is not.  Below six blocks, too few for any 95 %, the interval has no ends.
+    """
+    ratios = np.log(np.asarray(numerator) / np.asarray(denominator))
+    means = np.sort(((ratios[:, None] + ratios) / 2)[np.triu_indices(ratios.size)])
+    # In how many of all patterns of signs do the positive ranks add up to 0, 1, 2, ...?
+    patterns = np.ones(1)
+    for rank in range(1, ratios.size + 1):
+        patterns = np.convolve(patterns, [1, *[0] * (rank - 1), 1])
+    outside = int(np.searchsorted(np.cumsum(patterns / patterns.sum()), 0.025, side="right"))
+    low, high = (means[outside - 1], means[-outside]) if outside else (-np.inf, np.inf)
+    return float(np.exp(np.median(means))), float(np.exp(low)), float(np.exp(high))
 
 
 def remark_on(spans: bool) -> str:

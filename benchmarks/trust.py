@@ -6,8 +6,8 @@ under FIFO 80.  cyclictest by itself also asks the CPU to stay out of deep idle 
 it is told not to (--default-system), because the book measures the machine as it is.
 
 A against A: how often does a comparison of a thing with itself say that the two differ?  Each try compares
-blocks of one and the same ping-pong, taken in turns, by the ratio of medians with a 95 % bootstrap interval,
-as `make bench` does; a try whose interval leaves out 1 is a false difference.
+blocks of one and the same ping-pong, taken in turns, by the ratio and the 95 % interval of `make bench`
+(`table.ratio_interval`); a try whose interval leaves out 1 is a false difference.
 """
 
 from __future__ import annotations
