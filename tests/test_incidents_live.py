@@ -109,18 +109,7 @@ def test_each_repair_mends_it(room: Room, number: int) -> None:
     pytest.fail(f"{repair.text}: {verdict}")
 
 
-def test_it_keeps_its_secret_and_its_place_until_stop_ends_all_of_it(room: Room) -> None:
-    nothing_on_the_machine_says_what_is_wrong()
-    a_second_start_is_refused_and_the_first_goes_on(room)
-    seen = {pid for pid, owner in cleanup._marked() if owner == room.mark}
-    assert set(desk.running().pids.values()) < seen, "clean sees every process, the watchdog among them"
-    assert len(room.marked()) >= 4
-    assert room.say("stop").returncode == 0
-    assert room.process.wait(timeout=10) in (0, 130)
-    assert nothing_left(room)
-
-
-def nothing_on_the_machine_says_what_is_wrong() -> None:
+def test_nothing_on_the_machine_says_what_is_wrong(room: Room) -> None:
     running = desk.running()
     words = {"lock", "actor", "cause", "variant", *causes.CAUSES} - {"nice"}
     for pid in running.pids.values():
@@ -133,13 +122,20 @@ def nothing_on_the_machine_says_what_is_wrong() -> None:
     assert not [path for path in seen if any(word in path for word in roles)]
 
 
-def a_second_start_is_refused_and_the_first_goes_on(room: Room) -> None:
+def test_a_second_start_is_refused_and_the_first_goes_on(room: Room) -> None:
     said = room.say("start", "ledger")
     assert said.returncode == 2 and "running already, and goes on" in said.stderr
     assert room.status()["now"]["requests_per_s"] > 0
     said = room.say("answer", "gremlins", "--evidence", "3")
     assert said.returncode == 2 and "is no cause" in said.stderr
     assert room.process.poll() is None
+
+
+def test_stop_ends_it_and_all_of_it(room: Room) -> None:
+    assert len(room.marked()) >= 4
+    assert room.say("stop").returncode == 0
+    assert room.process.wait(timeout=10) in (0, 130)
+    assert nothing_left(room)
 
 
 def test_one_that_is_killed_leaves_nothing(room: Room) -> None:
@@ -155,6 +151,11 @@ def test_one_whose_parent_is_killed_ends(tmp_path: Path, monkeypatch: pytest.Mon
     with started(tmp_path, monkeypatch, "ledger", "--seed", SEED, by=parent) as room:
         os.kill(room.process.pid, signal.SIGKILL)
         assert nothing_left(room)
+
+
+def test_clean_sees_every_process_of_it(room: Room) -> None:
+    seen = {pid for pid, owner in cleanup._marked() if owner == room.mark}
+    assert set(desk.running().pids.values()) < seen, "the watchdog is among them, too"
 
 
 def test_its_time_limit_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

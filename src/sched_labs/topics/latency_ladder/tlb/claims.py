@@ -43,9 +43,10 @@ def _each_switch(table: pd.DataFrame) -> Verdict:
     """
     whole = _flushed(table)
     thread = _at(table, whole.pages, "thread")
+    word = "more" if thread.extra_ns > 0 else "less"
     text = (
-        f"{whole.pages} pages: {ns(thread.extra_ns)} more after a switch to a thread, {ns(whole.extra_ns)} "
-        "after a ring of eight processes."
+        f"{whole.pages} pages: {ns(abs(thread.extra_ns))} {word} after a switch to a thread, "
+        f"{ns(whole.extra_ns)} more after a ring of eight processes."
     )
     return _half_of(thread.extra_lo_ns, thread.extra_hi_ns, whole, "extra", text)
 
