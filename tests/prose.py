@@ -26,6 +26,7 @@ from sched_labs.book.chapters import Chapter
 from sched_labs.claims.base import Judgement
 from sched_labs.core.result import Result, recorded
 from sched_labs.limits import cgroups
+from sched_labs.reader.exercises import Exercise
 from sched_labs.run.base import Experiment
 
 Answer = Callable[[str, dict[str, Any]], Result]
@@ -150,6 +151,8 @@ class _Show(io.StringIO):
                 self.write(f"{one.caption}\n{one.alt}\n")
             elif isinstance(one, Judgement):
                 self.write(f"{one!r}\n")
+            elif isinstance(one, Exercise):
+                self.write(f"{one.question}\n{one.why}\n")
             elif one is not None:
                 self.tables.append(str(one))
 

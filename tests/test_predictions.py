@@ -16,7 +16,7 @@ import pytest
 from sched_labs.core import store
 from sched_labs.core.errors import ParameterError
 from sched_labs.explorables import modules
-from sched_labs.reader import predictions
+from sched_labs.reader import exercises, predictions
 from sched_labs.reader.predictions import Question, mark, pick, predict
 
 
@@ -321,3 +321,74 @@ def test_what_answers_in_words_is_computed_from_intervals() -> None:
     assert predictions.above_zero(math.nan, math.nan) is None
     assert predictions.smallest({"a": 3, "b": 1}, "alike", 1) == "b"
     assert predictions.smallest({"a": 2, "b": 1}, "alike", 1) == "alike"
+
+
+# ---- exercises ----
+
+
+def worked(answer: float | str | None = 97.5e6, **about: Any) -> exercises.Exercise:
+    return exercises.exercise("How long?", answer, **({"unit": "ms", "why": "By the rest."} | about))
+
+
+def test_an_exercise_holds_its_answer_in_its_unit() -> None:
+    told = json.loads(Page(worked().html()).tags[0][1]["data-exercise"] or "")
+    assert told == {"text": "How long?", "unit": "ms", "answer": 97.5, "within": 0.05, "why": "By the rest."}
+    choice = worked("b", unit="word", choices=["a", "b"]).told()
+    assert choice["choices"] == ["a", "b"] and choice["answer"] == "b"
+
+
+@pytest.mark.parametrize("answer", [None, math.nan, math.inf])
+def test_an_exercise_without_an_answer_tells_no_way_to_it(answer: float | None) -> None:
+    told = worked(answer, why="It is nan.").told()
+    assert told["answer"] is None and told["why"] == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices"), [("c", ["a", "b"]), (1.0, ["a", "b"]), ("a", [])]
+)  # fmt: skip
+def test_an_answer_that_is_no_choice_is_refused(answer: float | str, choices: list[str]) -> None:
+    with pytest.raises(ParameterError):
+        worked(answer, choices=choices)
+
+
+@pytest.mark.parametrize(
+    ("tried", "right", "said"),
+    [
+        ("97.5", True, "Right: 97.5 ms."), ("97,5", True, "Right: 97.5 ms."),
+        ("100", True, "Right: 97.5 ms."),
+        (" 9,750 ", False, "100 times too high. Try again."),
+        ("10", False, "Ten times too low. Try again."),
+        ("ten", False, "Give a number, such as 12.5."), ("", False, "Give a number, such as 12.5."),
+        ("1e3", False, "Give a number, such as 12.5."),
+    ],
+)  # fmt: skip
+def test_a_try_is_judged_in_place(empty: Any, tried: str, right: bool, said: str) -> None:
+    judged = "([about, tried]) => schedLabsModules.exercise.view(schedLabsModules.guess).judged(about, tried)"
+    found = empty.evaluate(judged, [worked().told(), tried])
+    assert (bool(found.get("right")), found["text"]) == (right, said)
+
+
+def test_a_page_checks_an_exercise_and_shows_the_way_when_asked(empty: Any) -> None:
+    html = worked().html() + worked("b", unit="word", choices=["a", "b"], why="Because.").html()
+    html += worked(None).html()
+    empty.evaluate("html => { document.body.innerHTML = html; schedLabsModules.wake(document); }", html)
+    empty.get_by_role("textbox", name="How long?").fill("50")
+    empty.get_by_role("button", name="Check").first.click()
+    empty.get_by_text("Two times too low. Try again.").wait_for()
+    assert empty.get_by_text("By the rest.").count() == 0
+    empty.get_by_role("button", name="Show how").first.click()
+    empty.get_by_text("97.5 ms. By the rest.").wait_for()
+    empty.get_by_role("radio", name="a").check()
+    empty.get_by_role("button", name="Check").last.click()
+    empty.get_by_text("No. Try again.").wait_for()
+    empty.get_by_role("radio", name="b").check()
+    empty.keyboard.press("Enter")
+    empty.get_by_text("Right. Because.").wait_for()
+    assert empty.get_by_text("This run has no number to check it with.").count() == 1
+
+
+def test_jupyterlab_gets_the_same_exercise() -> None:
+    bundle = worked()._repr_mimebundle_()
+    assert bundle["text/html"] == worked().html()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert worked().widget().exercise == worked().told()

@@ -16,6 +16,7 @@ from sched_labs import cli, kernels, scheduler
 from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
 from sched_labs.kernels.errors import GuestError, PackageError, QemuError
 from sched_labs.schedulers import bouts, complaints, contests, decisions, here, record, trial
+from sched_labs.schedulers import cli as from_terminal
 from sched_labs.schedulers import compile as compiling
 
 WRONG = Path(__file__).with_name("schedulers")
@@ -414,6 +415,17 @@ def test_a_new_scheduler_compiles_under_its_own_name(
     assert cli.main(["scheduler", "new", "mine"]) == 2
     assert "there already" in capsys.readouterr().err
     assert cli.main(["scheduler", "new", "../mine"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("score", "unit", "text"),
+    [
+        (11_990.5674, "µs late", "12.0 ms late"), (402.25, "µs at p99", "402 µs at p99"),
+        (1234.5678, "rounds per ms", "1,235 rounds per ms"), (float("nan"), "µs late", "-"),
+    ],
+)  # fmt: skip
+def test_a_score_is_printed_as_one_reads_it(score: float, unit: str, text: str) -> None:
+    assert from_terminal._scored(score, unit) == text
 
 
 def test_bad_questions_are_answered_at_once() -> None:

@@ -12,8 +12,10 @@ from sched_labs import draw as figures
 from sched_labs.core.errors import ParameterError
 from sched_labs.core.registry import find
 from sched_labs.core.result import Result
+from sched_labs.core.words import count_text
 from sched_labs.kernels import claims as claims_kernels
 from sched_labs.kernels import gallery
+from sched_labs.kernels.figure import long_calls
 from sched_labs.topics.other_kernels.sleeper import figure as picture
 
 EXPERIMENT = find("sleeper.among_hogs")
@@ -126,6 +128,16 @@ def test_quota_and_preemption_on_every_kernel() -> None:
     for kernel in gallery.REAL_TIME:
         assert calls[kernel, "PREEMPT_RT"] < calls.drop(index=kernel, level="kernel").min() * 2
     assert calls["6.18", "full"] < calls["6.18", "none"] / 5
+
+
+def test_long_calls_are_drawn_from_the_latest_down_in_virtual_time() -> None:
+    figure = long_calls()
+    late = figure.data["late_max_virtual_ns"]
+    assert len(late) == len(gallery.PREEMPTION) and late.is_monotonic_decreasing
+    assert (
+        f"{count_text(late.iloc[0])} virtual ns" in figure.caption and count_text(late.iloc[-1]) in figure.alt
+    )
+    assert " ms" not in figure.svg() and "QEMU" in figure.provenance
 
 
 def test_a_quota_is_drawn_for_every_kernel() -> None:

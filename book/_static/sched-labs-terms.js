@@ -13,7 +13,7 @@
   const names = [...wanted.keys()].sort((a, b) => b.length - a.length).map(escaped);
   const pattern = new RegExp(`(?<![\\w-])(${names.join("|")})(s|es)?(?![\\w-])`, "i");
 
-  const skipped = "a, code, pre, h1, h2, h3, summary, figure, figcaption, table, button, label, legend, dfn, em, math, .sl-question, .sl-tools, .sl-note, .sl-lid, .sl-form";
+  const skipped = "a, code, pre, h1, h2, h3, summary, figure, figcaption, table, button, label, legend, dfn, em, math, .sl-question, .sl-exercise, .sl-tools, .sl-note, .sl-lid, .sl-form";
   const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT, {
     acceptNode: (node) => (node.parentElement.closest("p, li") && !node.parentElement.closest(skipped) ? NodeFilter.FILTER_ACCEPT : NodeFilter.FILTER_REJECT),
   });

@@ -43,7 +43,7 @@ def fold(cell: Any) -> None:
 def _speaks(output: Any) -> bool:
     """Whether an output is sentences, a question or its answer in words, and no figure or table."""
     html = "".join(output.get("data", {}).get("text/html", ""))
-    said = any(f'class="{name}"' in html for name in ("sl-told", "sl-question", "sl-reveal"))
+    said = any(f'class="{name}"' in html for name in ("sl-told", "sl-question", "sl-reveal", "sl-exercise"))
     return said and not any(f"<{tag}" in html for tag in ("figure", "table"))
 
 

@@ -94,12 +94,10 @@ class Explorable:
         return f"<Explorable {self.name}: {TITLES[self.name]}>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        if on_page():
-            return {"text/html": self.html() + self._form(), "text/plain": repr(self)}
-        # JupyterLab takes the widget, a page takes the HTML: each shows the richest of these that it knows.
-        bundle = self.widget()._repr_mimebundle_()
-        data: dict[str, Any] = dict(bundle[0] if isinstance(bundle, tuple) else bundle or {})
-        return data | {"text/html": self.html(), "text/plain": repr(self)}
+        from ..reader.widgets import bundle
+
+        html = self.html() + (self._form() if on_page() else "")
+        return bundle(self.widget, html, repr(self))
 
 
 def show(name: str) -> Explorable:

@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 from ..core.errors import ParameterError, SchedLabError
 from ..core.progress import on_page
 from ..core.result import Result
-from .widgets import form
+from .widgets import bundle, form
 
 # A parameter's choices: the values, or a word for each value that would be long to read.
 Choices = Sequence[Any] | Mapping[str, Any]
@@ -134,12 +134,7 @@ class Controls:
         return f"{self.name} can be measured again with other values. {'; '.join(parts)}."
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        if on_page():
-            return {"text/html": self.form(), "text/plain": repr(self)}
-        # JupyterLab takes the widget, a page takes the HTML: each shows the richest of these that it knows.
-        bundle = self.widget()._repr_mimebundle_()
-        data: dict[str, Any] = dict(bundle[0] if isinstance(bundle, tuple) else bundle or {})
-        return data | {"text/html": self.html(), "text/plain": repr(self)}
+        return bundle(self.widget, self.form() if on_page() else self.html(), repr(self))
 
 
 _UNITS = {"bytes": "bytes", "ns": "ns", "us": "µs", "ms": "ms", "s": "s", "percent": "%"}

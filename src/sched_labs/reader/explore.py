@@ -17,7 +17,7 @@ from ..core.errors import ParameterError, SchedLabError
 from ..core.progress import on_page
 from ..draw import bandwidth as pictures
 from ..limits import bandwidth
-from .widgets import form
+from .widgets import bundle, form
 
 LOADS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 THREADS = (1, 2, 4, 8)
@@ -124,12 +124,8 @@ class Limit:
         return form(draw, fields, "Compute")
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        if on_page():
-            return {"text/html": self.form(), "text/plain": repr(self.simulate())}
-        # JupyterLab takes the widget, a page takes the curves.
-        bundle = self.widget()._repr_mimebundle_()
-        data: dict[str, Any] = dict(bundle[0] if isinstance(bundle, tuple) else bundle or {})
-        return data | {"text/html": self.html(), "text/plain": repr(self.simulate())}
+        html = self.form() if on_page() else self.html()
+        return bundle(self.widget, html, repr(self.simulate()))
 
 
 def limit(

@@ -23,6 +23,7 @@ from ..core.errors import ParameterError, SchedLabError
 from ..core.progress import on_page
 from ..draw.base import Figure
 from ..draw.rulers import rulers
+from .widgets import bundle
 
 MODULE = Path(__file__).with_name("guess.js")
 STYLE = Path(__file__).with_name("guess.css")
@@ -33,6 +34,12 @@ _SIZES = {
     "ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9,
     "bytes": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3,
 }  # fmt: skip
+
+
+def in_unit(measured: float | None, unit: str) -> float | None:
+    """What was measured, in the unit of a question; None where that is no number."""
+    value = math.nan if measured is None else float(measured) / _SIZES.get(unit, 1.0)
+    return value if math.isfinite(value) else None
 
 
 class Question:
@@ -125,8 +132,7 @@ class Question:
             view.kept = self._standing()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        # JupyterLab takes the widget, a page takes the HTML: each shows the richest of these that it knows.
-        return _bundle(self.widget(), self.html(), f"{self.question} [{self.unit}]")
+        return bundle(self.widget, self.html(), f"{self.question} [{self.unit}]")
 
 
 class Revealed:
@@ -138,10 +144,7 @@ class Revealed:
                 f"{measured!r} is no answer to {question.id}.", f"It asks for {', '.join(question.choices)}."
             )
         self.question, self._shown, self._how = question, shown, how
-        self.measured: float | str | None = measured
-        if not isinstance(measured, str):
-            value = math.nan if measured is None else float(measured) / _SIZES.get(question.unit, 1.0)
-            self.measured = value if math.isfinite(value) else None
+        self.measured = measured if isinstance(measured, str) else in_unit(measured, question.unit)
 
     def figure(self, marks: Sequence[dict[str, Any]] = ()) -> Any:
         """The figure, with these predictions in it where it has an axis for them."""
@@ -200,10 +203,7 @@ class Revealed:
         return ipywidgets.VBox([view, below])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        text = f"{self.question.question} {self.measured}"
-        if on_page():
-            return {"text/html": self.html(), "text/plain": text}
-        return _bundle(self.widget(), self.html(), text)
+        return bundle(self.widget, self.html(), f"{self.question.question} {self.measured}")
 
 
 def predict(
@@ -262,12 +262,6 @@ def smallest(values: Mapping[str, float], alike: str, within: float) -> str:
     """The name of the smallest value, or `alike` where no two of them differ by more than `within`."""
     names = sorted(values, key=lambda name: values[name])
     return names[0] if values[names[-1]] - values[names[0]] > within else alike
-
-
-def _bundle(widget: Any, html: str, text: str) -> dict[str, Any]:
-    bundle = widget._repr_mimebundle_()
-    data: dict[str, Any] = dict(bundle[0] if isinstance(bundle, tuple) else bundle or {})
-    return data | {"text/html": html, "text/plain": text}
 
 
 _made: list[Any] = []

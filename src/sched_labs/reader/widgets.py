@@ -1,4 +1,4 @@
-"""Plain forms on a page of the book whose cells run: what ipywidgets are in JupyterLab."""
+"""What a reader may touch: ipywidgets in JupyterLab, and plain forms on a page whose cells run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from html import escape
 from typing import Any
+
+from ..core.progress import on_page
 
 # What the forms on a live page call, by the number that each form carries.
 _FORMS: dict[int, Callable[..., Any]] = {}
@@ -30,3 +32,15 @@ def form(call: Callable[..., Any], fields: str, press: str) -> str:
 def answer(number: int, given: str) -> Any:
     """What form `number` answers to its fields, a JSON object of texts.  Only pages call this."""
     return _FORMS[number](**json.loads(given))
+
+
+def bundle(widget: Callable[[], Any], html: str, text: str) -> dict[str, Any]:
+    """What a notebook's output is made of: JupyterLab takes the widget, a page takes the HTML.
+
+    Each shows the richest of these that it knows.  A page whose cells run has no widgets.
+    """
+    data: dict[str, Any] = {}
+    if not on_page():
+        made = widget()._repr_mimebundle_()
+        data = dict(made[0] if isinstance(made, tuple) else made or {})
+    return data | {"text/html": html, "text/plain": text}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ParameterError
+from ..core.tables import cell, table_text
 
 if TYPE_CHECKING:
     from .bouts import Bout
@@ -118,20 +120,31 @@ def _run(options: argparse.Namespace) -> None:
     print(found.provenance_line())
     for note in found.notes:
         print(f"{note.level}: {note.text}")
-    print(f"\n{found.summary().to_string(index=False, float_format=lambda value: f'{value:,.1f}')}")
-    print(f"\nscore on {options.workload}: {found.score:,.1f} {found.facts['unit']}")
+    print(f"\n{table_text(found.summary())}")
+    print(f"\nscore on {options.workload}: {_scored(found.score, found.facts['unit'])}")
     if options.json:
         found.save(options.json)
     if options.plot:
         found.plot().save(options.plot)
 
 
+def _scored(score: float, unit: str) -> str:
+    """A score with its unit (contests.py), a time in one that reads well: "12.0 ms late"."""
+    first, _, rest = unit.partition(" ")
+    if math.isnan(score):
+        return cell(score)
+    return f"{cell(score, 'us')} {rest}" if first == "µs" else f"{cell(score)} {unit}"
+
+
 def _print(found: Bout) -> None:
     if found.timing == "deterministic":
-        shown = found.rows.drop(columns=["why", "times_better_low", "times_better_high"])
+        shown = found.rows.drop(columns=["why", "unit", "times_better_low", "times_better_high"])
+        for column in ("score", "kernels_own"):
+            pairs = zip(found.rows[column], found.rows["unit"], strict=True)
+            shown[column] = [_scored(score, unit) for score, unit in pairs]
     else:
         shown = found.relations()
-    print(shown.to_string(index=False, float_format=lambda value: f"{value:,.2f}"))
+    print(table_text(shown))
     failed = found.rows[found.rows["why"] != ""]
     for (name, why), rows in failed.groupby(["scheduler", "why"], sort=False):
         print(f"\n{name} on {', '.join(rows['workload'])}: {why}")
@@ -156,7 +169,7 @@ def _bout(options: argparse.Namespace) -> None:
         found.plot().save(options.plot)
     if found.timing == "deterministic":
         print("\nHow many times better than the kernel's own scheduler (below 1: worse):\n")
-        print(found.table().to_string(index=False, float_format=lambda value: f"{value:,.3f}"))
+        print(table_text(found.table()))
 
 
 def _all_files(given: list[Path]) -> list[Path]:

@@ -183,10 +183,11 @@ def _handles(
 def _caption(table: pd.DataFrame) -> str:
     own = left_alone(table)
     few, many = own.iloc[0], own.iloc[-1]
+    before, after = (axes.time_text(row.stint_p50_ns, 2) for row in (few, many))
+    stint = f"stays at {before}" if before == after else f"goes from {before} to {after}"
     return (
-        f"From {int(few.hogs)} hogs to {int(many.hogs)} a stint goes from "
-        f"{axes.time_text(few.stint_p50_ns)} to {axes.time_text(many.stint_p50_ns)}, and the wait for "
-        f"the next from {axes.time_text(few.gap_p50_ns)} to {axes.time_text(many.gap_p50_ns)}."
+        f"From {int(few.hogs)} hogs to {int(many.hogs)} a turn {stint}, and the wait for "
+        f"the next goes from {axes.time_text(few.gap_p50_ns, 2)} to {axes.time_text(many.gap_p50_ns, 2)}."
     )
 
 
