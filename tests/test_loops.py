@@ -113,11 +113,11 @@ def test_without_switches_there_is_no_time_per_switch() -> None:
 
 def test_the_figure_puts_both_quotients_side_by_side() -> None:
     figure = made().plot(recorded=made())
-    assert figure.data.name.tolist() == ["timectxsw", "timetctxsw2", "timectxsw"]
+    assert figure.data.name.tolist() == ["futex, processes", "yield, threads", "futex, processes"]
     assert figure.data.error_ratio.round(2).tolist()[0] == 2.0
     assert figure.caption == (
         "In 1 of 3 cases the kernel counted as many switches as the benchmark assumes (within 2 %). "
-        "timetctxsw2 with “No CPU affinity” would report 100 ns a switch and made none."
+        "The loop “yield, threads” with “No CPU affinity” would report 100 ns a switch and made none."
     )
     titles = [axes.get_title(loc="left") for axes in figure.mpl.axes]
     assert titles == ["“No CPU affinity”: CPUs 0-1", "“With CPU affinity”: CPU 0"]

@@ -25,7 +25,11 @@ from sched_labs.draw.base import (
 )
 
 KIND = "loops.counted"
-LOOPS = {"process_futex": "timectxsw", "thread_futex": "timetctxsw", "thread_yield": "timetctxsw2"}
+LOOPS = {
+    "process_futex": "futex, processes",
+    "thread_futex": "futex, threads",
+    "thread_yield": "yield, threads",
+}
 SETTINGS = {
     "none": "“No CPU affinity”",
     "affinity": "“With CPU affinity”",
@@ -173,7 +177,7 @@ def _caption(table: pd.DataFrame) -> str:
     if len(none):
         worst = none.iloc[0]
         sentences.append(
-            f"{worst['name']} with {SETTINGS[worst['affinity']]} would report "
+            f"The loop “{worst['name']}” with {SETTINGS[worst['affinity']]} would report "
             f"{axes.time_text(worst['published_ns'])} a switch and made none."
         )
     return " ".join(sentences)

@@ -110,7 +110,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         drawing.draw_without_rendering()
         width = ax.get_window_extent().width / drawing.dpi * 72
         _boxes(ax, table, width)
-    words = "" if recorded is None else f" In the recorded run: {_caption(frame(recorded))}"
+    said = "" if recorded is None else _caption(frame(recorded))
+    words = f" In the recorded run: {said}" if said and said != _caption(table) else ""
     return Figure(
         drawing,
         KIND,

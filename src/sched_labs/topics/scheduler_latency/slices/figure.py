@@ -37,7 +37,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "gap": {"color": style.colour(style.PREEMPTED), "marker": "o"},
 }
 _LINE_HEIGHT = 0.06  # of a line of text, as a part of the axis' height
-_WORDS = {"stint": "runs: half of the stints are shorter", "gap": "waits: half of the gaps are shorter"}
+_WORDS = {"stint": "a turn (stint), half are shorter", "gap": "the wait for the next, half are shorter"}
 
 
 def frame(result: Drawable) -> pd.DataFrame:
@@ -175,7 +175,7 @@ def _handles(
 ) -> list[Line2D]:
     handles = [Line2D([], [], label=_WORDS[kind], **look) for kind, look in reversed(_LOOKS.items())]
     thin = {"color": style.colour(style.NEUTRAL), "linewidth": 1.0, "linestyle": (0, (1, 2))}
-    handles.append(Line2D([], [], label="(N − 1) stints of equal length", **thin))  # type: ignore[arg-type]
+    handles.append(Line2D([], [], label="(N − 1) turns of equal length", **thin))  # type: ignore[arg-type]
     handles += also_in_legend(recorded, ())
     return handles + [Line2D([], [], label=text, **dashed()) for text, _ in marks]
 

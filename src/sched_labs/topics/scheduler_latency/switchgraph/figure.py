@@ -92,7 +92,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             title="A thread left the CPU …",
             alignment="left",
         )
-    words = "" if recorded is None else f" In the recorded run: {_caption(frame(recorded))}"
+    said = "" if recorded is None else _caption(frame(recorded))
+    words = f" In the recorded run: {said}" if said and said != _caption(table) else ""
     return Figure(
         drawing,
         KIND,
