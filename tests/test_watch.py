@@ -7,9 +7,12 @@ import math
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,11 +28,12 @@ from sched_labs.core.errors import ParameterError, ProbeError, ResultError
 from sched_labs.core.result import load
 from sched_labs.machine import files
 from sched_labs.probes import runqlat
+from sched_labs.watching import clients, looks, page, program, report, wakers
 from sched_labs.watching import findings as diagnosis
-from sched_labs.watching import looks, page, report, wakers
 from sched_labs.watching.causes import Causes, causes
 from sched_labs.watching.clients import Client
 from sched_labs.watching.program import observe, watch
+from sched_labs.watching.seen import Seen
 from sched_labs.watching.target import Command, ControlGroup, Processes
 
 PYTHON = sys.executable
@@ -284,7 +288,7 @@ def window(
         groups=pd.DataFrame(groups or [group()]),
         **{
             "running": running, "waiting": waiting, "wanted": running + waiting, "allowed": allowed,
-            "asleep": {"timer": 100.0}, "session": "a", "waits": None, "switches": None,
+            "asleep": {"timer": 100.0}, "session": "a", "waits": None, "switches": None, "turns": None,
             "handed_over_running": lambda tids: None, "slack_ns": {}, "clients": [],
         } | values,
     )  # fmt: skip
@@ -343,6 +347,44 @@ def test_each_trouble_has_its_finding(name: str) -> None:
     assert all((first.title, first.evidence, first.instead, first.attempt))
     assert (Path(__file__).parents[1] / f"{first.page}.md").exists()
     assert "nan" not in f"{first.title} {first.evidence}".lower().split()
+
+
+def test_the_rival_that_stood_next_to_its_threads_is_told_from_one_that_ran_elsewhere() -> None:
+    """Without a timeline: by the switches between a rival's threads and its own."""
+    rows = [
+        (0, 9, 7, "interruptible", 50),  # it had the CPU, and slept
+        (0, 7, 9, "runnable", 30),  # it took the CPU from one that could have gone on
+        (0, 7, 9, "interruptible", 1000),  # it had a CPU that was free
+        (1, 9, 11, "runnable", 1000),  # not concerned
+    ]
+    names = ["cpu", "prev_tid", "next_tid", "state", "switches"]
+    nothing: Any = None
+    process = SimpleNamespace(kernel=False)
+    seen = Seen(
+        SimpleNamespace(at_ns=0),  # type: ignore[arg-type]
+        SimpleNamespace(at_ns=10**9, processes={os.getpid(): process}),  # type: ignore[arg-type]
+        {(7, 7): nothing},
+        switches=SimpleNamespace(edges=pd.DataFrame(rows, columns=names)),  # type: ignore[arg-type]
+    )
+    assert seen._met() == {9: 80}
+    had = seen._had(os.getpid(), 900.0, None, Counter({os.getpid(): 80}))
+    assert had is not None and 0 < had <= 900
+    assert seen._had(os.getpid(), 900.0, None, Counter({9: 80})) == 0
+    assert seen._had(os.getpid(), 900.0, None, None) is None
+    assert seen._had(os.getpid(), 900.0, Counter({os.getpid(): 10**7}), None) == 10
+
+
+def test_the_other_end_of_a_unix_socket_is_found() -> None:
+    here, there = socket.socketpair()
+    if not list(clients.unix_pairs()):
+        pytest.skip("this kernel does not tell who is at the other end of a Unix socket")
+    ends = tuple(str(os.fstat(one.fileno()).st_ino) for one in (here, there))
+    assert {ends, ends[::-1]} <= set(clients.unix_pairs())
+    with subprocess.Popen(["sleep", "100"], stdin=there) as server:
+        there.close()
+        assert clients.others([server.pid], [os.getpid(), os.getppid()]) == [os.getpid()]
+        server.kill()
+    here.close()
 
 
 @pytest.mark.parametrize(
@@ -538,10 +580,82 @@ def test_ctrl_c_ends_the_watch_with_a_report() -> None:
     assert "Stopped early" in out
 
 
+@pytest.fixture
+def sleeping() -> Iterator[str]:
+    """The number of a process that sleeps."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield str(process.pid)
+        process.kill()
+
+
+def test_a_reader_that_has_seen_enough_costs_no_file(sleeping: str, tmp_path: Path) -> None:
+    kept, table = tmp_path / "kept.json", tmp_path / "threads.csv"
+    words = ["--pid", sleeping, "--seconds", "0.2", "--json", str(kept), "--export", str(table)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run(
+            [PYTHON, "-m", "sched_labs", "watch", *words, "--table", "threads"],
+            stdout=closed, stderr=subprocess.PIPE, text=True, timeout=120,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert load(kept).data["pid"].tolist() == pd.read_csv(table)["pid"].tolist() == [int(sleeping)]
+
+
+def test_a_file_that_cannot_be_written_costs_no_other(sleeping: str, tmp_path: Path) -> None:
+    table = tmp_path / "threads.csv"
+    words = ["--pid", sleeping, "--seconds", "0.2", "--table", "threads"]
+    done = cli(*words, "--json", "/dev/full", "--export", str(table))
+    assert done.returncode == 2 and "No space left" in done.stderr and "Traceback" not in done.stderr
+    assert "Nothing is wrong" in done.stdout and table.exists()
+    for place in (str(tmp_path), str(table / "kept.json")):
+        refused = cli(*words, "--json", place)
+        assert refused.returncode == 2 and "Cannot write" in refused.stderr and not refused.stdout
+
+
+def test_what_ends_the_watch_is_told_to_its_command() -> None:
+    words = [PYTHON, "-m", "sched_labs", "watch", "--", "sleep", "1000"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+    def begun() -> bool:
+        pids = children.read_text().split()
+        return any("sleep" in (files.read(f"/proc/{pid}/comm") or "") for pid in pids)
+
+    assert wait_until(begun)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM, errors
+    assert "Stopped early" in errors
+
+
+def test_a_helper_that_is_gone_leaves_what_proc_told(monkeypatch: pytest.MonkeyPatch, sleeping: str) -> None:
+    def stop(seen: Any) -> None:
+        raise ProbeError("The privileged helper ended unexpectedly.")
+
+    fake = SimpleNamespace(start=lambda: None, stop=stop)
+    monkeypatch.setattr(program, "_probes", lambda *rest: fake)
+    result = watch(pid=int(sleeping), seconds=0.1, progress=False, save=False)
+    assert len(result.data) == 1 and not result.facts["counted"]
+    assert any("ended unexpectedly" in note.text for note in result.notes)
+
+
+def test_a_name_steers_no_terminal_and_may_be_any_bytes(sleeping: str, tmp_path: Path) -> None:
+    result = watch(pid=int(sleeping), seconds=0.1, progress=False, save=False)
+    result.data["name"] = "\x1b[2J\r"
+    assert not re.search("[\x00-\x09\x0b-\x1f]", report.text(result))
+    odd = tmp_path / os.fsdecode(b"odd\xff")
+    odd.symlink_to("/bin/true")
+    with Command([str(odd)]) as command:
+        assert command.name == "odd\ufffd"
+
+
 def test_only_results_of_a_watch_are_compared() -> None:
     one = SimpleNamespace(kind="own_program.watch", facts={}, records=lambda name: [])
     with pytest.raises(ResultError):
         report.compared(SimpleNamespace(kind="quota.hog"), one)  # type: ignore[arg-type]
+    with pytest.raises(ResultError, match="has not what is compared"):
+        report.compared(one, one)  # type: ignore[arg-type]
 
 
 def test_the_library_has_it() -> None:

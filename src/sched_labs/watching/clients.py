@@ -1,13 +1,16 @@
-"""Who is at the other end of a program's TCP connections on this machine, and how long that one waits.
+"""Who is at the other end of a program's connections on this machine, and how long that one waits.
 
-A load generator that waits for a CPU measures its own wait as the server's.  Source: proc_pid_net(5), and
-Documentation/networking/proc_net_tcp.rst.  Unix sockets do not tell who is at their other end.
+A load generator that waits for a CPU measures its own wait as the server's.  Source: proc_pid_net(5) and
+Documentation/networking/proc_net_tcp.rst for TCP; sock_diag(7) for Unix sockets, whose other ends /proc does
+not tell.  The latter only of the network namespace that we are in ourselves.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import socket
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..machine import files
@@ -16,6 +19,9 @@ from .target import after_name
 MOST_LOOKED_AT = 500  # processes whose descriptors are read
 _MAPPED = "0000000000000000FFFF0000"  # before an IPv4 address in /proc/net/tcp6
 _ESTABLISHED = "01"
+# linux/sock_diag.h, unix_diag.h, netlink.h
+_SOCK_DIAG, _BY_FAMILY, _REQUEST_DUMP = 4, 20, 0x301
+_CONNECTED, _SHOW_PEER, _PEER = 1, 4, 2
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ def others(pids: Iterable[int], candidates: Iterable[int]) -> list[int]:
     mine = {inode for pid in own for inode in _sockets(pid)}
     far = {(there, here) for inode, (here, there) in ends.items() if inode in mine}
     theirs = {inode for inode, pair in ends.items() if pair in far} - mine
+    theirs |= {there for here, there in unix_pairs() if here in mine} - mine
     looked = list(dict.fromkeys(pid for pid in candidates if pid not in own))[:MOST_LOOKED_AT]
     return [pid for pid in looked if theirs and theirs & _sockets(pid)]
 
@@ -56,6 +63,38 @@ def since(before: dict[int, tuple[int, int]], names: dict[int, str], window_s: f
         for pid, then in before.items()
         if pid in names and after_name(f"/proc/{pid}/stat") and (now := scheduled(pid)) != (0, 0)
     ]
+
+
+def unix_pairs() -> Iterator[tuple[str, str]]:
+    """The inodes of both ends of each connected Unix socket; nothing where the kernel does not tell."""
+    if not files.live():
+        return
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _SOCK_DIAG) as asking:
+            asking.setblocking(False)  # the kernel answers before sending and receiving return
+            body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 1 << _CONNECTED, 0, _SHOW_PEER, 0, 0)
+            head = struct.pack("=IHHII", 16 + len(body), _BY_FAMILY, _REQUEST_DUMP, 1, 0)
+            asking.sendto(head + body, (0, 0))
+            while found := list(_messages(asking.recv(1 << 20))):
+                yield from (pair for pair in found if pair[1])
+    except OSError:  # a kernel without CONFIG_UNIX_DIAG, or a container that may not ask
+        return
+
+
+def _messages(data: bytes) -> Iterator[tuple[str, str]]:
+    """(inode, inode of the other end or "") of each socket in a datagram; none at the end, or on an error."""
+    while len(data) >= 16:
+        length, kind = struct.unpack_from("=IH", data)
+        if kind != _BY_FAMILY or length < 32:
+            return
+        (here,), attributes, there = struct.unpack_from("=I", data, 20), data[32:length], ""
+        while len(attributes) >= 4:
+            size, name = struct.unpack_from("=HH", attributes)
+            if name == _PEER and size == 8:
+                there = str(struct.unpack_from("=I", attributes, 4)[0])
+            attributes = attributes[max(4, (size + 3) & ~3) :]
+        yield str(here), there
+        data = data[(length + 3) & ~3 :]
 
 
 def _connections(pid: int) -> dict[str, tuple[str, str]]:

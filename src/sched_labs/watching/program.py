@@ -19,12 +19,11 @@ from ..probes import runqlat, schedstat, switches
 from ..probes import timeline as turns
 from ..run.surroundings import Surroundings
 from . import findings as diagnosis
-from . import looks
+from . import looks, report
 from .causes import causes
 from .seen import Seen, Watcher
 from .target import Command, ControlGroup, Processes, Target
 
-KIND = "own_program.watch"
 MOST_S = 3600.0
 SECONDS = 10.0
 SHORT_S = 0.3
@@ -110,7 +109,7 @@ def observe(
     with contextlib.ExitStack() as stack:
         probe = _probes(stack, target, seconds or MOST_S, stacks, timeline, notes)
         bar = Progress(f"watching {target.name}", 1, show=progress)
-        seen, interrupted = _watch(target, seconds, probe, bar)
+        seen, interrupted = _watch(target, seconds, probe, bar, notes)
     if seen.window_s < SHORT_S:
         text = f"It was there for {1000 * seen.window_s:.0f} ms only: what so short a time shows is chance."
         notes.append(Note("flag", text))
@@ -183,7 +182,9 @@ def _probes(
     return None
 
 
-def _watch(target: Target, seconds: float | None, probe: Probes | None, bar: Progress) -> tuple[Seen, bool]:
+def _watch(
+    target: Target, seconds: float | None, probe: Probes | None, bar: Progress, notes: list[Note]
+) -> tuple[Seen, bool]:
     """The window, and whether it was stopped early."""
     interrupted = False
     watcher = Watcher(target)
@@ -197,7 +198,10 @@ def _watch(target: Target, seconds: float | None, probe: Probes | None, bar: Pro
         interrupted = True
     seen = watcher.seen()
     if probe:
-        probe.stop(seen)
+        try:
+            probe.stop(seen)
+        except ProbeError as error:  # somebody ended the helper: what /proc told is there all the same
+            notes.append(Note("missing", f"What was counted is lost: {error.what}"))
     return seen, interrupted
 
 
@@ -228,7 +232,7 @@ def _result(seen: Seen, about: dict[str, Any], notes: list[Note]) -> Result:
             )
             notes.append(Note("info", text))
     return Result(
-        KIND,
+        report.KIND,
         seen.threads,
         about,
         {},

@@ -10,6 +10,8 @@ from typing import Any
 from ..core.errors import ResultError
 from ..core.result import Result
 
+KIND = "own_program.watch"
+COMPARED = ("running", "waiting", "throttled")
 MOST_THREADS = 8
 SHOWN = 5  # findings
 _BARS = {"running_ms_per_s": "#", "waiting_ms_per_s": "=", "asleep_ms_per_s": "."}
@@ -23,7 +25,7 @@ def text(result: Result, width: int | None = None) -> str:
         lines += [*_wrapped(f"Price: {price}", width, "       "), ""]
     for note in result.notes:
         lines += _wrapped(f"{note.level}: {note.text}", width)
-    return "\n".join(lines).rstrip() + "\n"
+    return _shown("\n".join(lines).rstrip() + "\n")
 
 
 def answer(result: Result) -> str:
@@ -61,16 +63,30 @@ def compared(before: Result, after: Result) -> str:
 
     Raises ResultError for a result that no watch made.
     """
-    if before.kind != after.kind:
-        raise ResultError(f"That is a result of {before.kind}.", "Compare with what `watch --json` wrote.")
+    check_comparable(before)
     lines = ["Before and after, ms of every second:"]
-    for name in ("running", "waiting", "throttled"):
+    for name in COMPARED:
         pair = [float(one.facts[f"{name}_ms_per_s"]) for one in (before, after)]
         lines.append(f"  {name:<10}{pair[0]:>10,.1f}{pair[1]:>10,.1f}")
     sides = [{row["name"]: row["title"] for row in one.records("findings")} for one in (before, after)]
     lines += [f"  gone: {title}" for name, title in sides[0].items() if name not in sides[1]]
     lines += [f"  new:  {title}" for name, title in sides[1].items() if name not in sides[0]]
-    return "\n".join(lines)
+    return _shown("\n".join(lines))
+
+
+def check_comparable(result: Result) -> None:
+    """Raises ResultError for a result that no watch made."""
+    if result.kind != KIND:
+        raise ResultError(f"That is a result of {result.kind}.", "Compare with what `watch --json` wrote.")
+    known = [result.facts.get(f"{name}_ms_per_s") for name in COMPARED]
+    rows = result.records("findings")
+    if not all(isinstance(one, int | float) for one in known) or not all(
+        {"name", "title"} <= set(row) for row in rows
+    ):
+        raise ResultError(
+            "That result has not what is compared.",
+            "Compare with what `watch --json` wrote, and left as it is.",
+        )
 
 
 def _threads(result: Result, width: int) -> Iterator[str]:
@@ -106,6 +122,11 @@ def _proof(result: Result, width: int) -> Iterator[str]:
         for word, key in (("Seen", "evidence"), ("Or", "instead"), ("Try", "attempt"), ("Read", "page")):
             yield from _wrapped(f"   {word + ':':<6}{row[key]}", width, "         ")
         yield ""
+
+
+def _shown(text: str) -> str:
+    """Threads and processes may be called anything: what steers a terminal is no part of a name."""
+    return "".join(one if one.isprintable() or one == "\n" else "?" for one in text)
 
 
 def _wrapped(line: str, width: int, indent: str = "  ") -> list[str]:

@@ -13,8 +13,9 @@ from typing import Any
 import pandas as pd
 
 from ..machine import files
+from ..probes import schedstat
 from ..probes.switches import Switches
-from ..probes.timeline import Timeline
+from ..probes.timeline import NOT_TOLD, Timeline
 from ..probes.waits import Waits
 from . import clients, lanes, looks
 from .clients import Client
@@ -63,6 +64,8 @@ class Seen:
             moved = None if now.migrations is None else now.migrations - ((then and then.migrations) or 0)
             run, wait = (max(0.0, value / 1e6 / self.window_s) for value in since[:2])
             wall = 1000 * min(1.0, seconds / self.window_s)
+            # A wait is counted when it ends, whole: one that had begun before the window reaches out of it.
+            wait = min(wait, max(0.0, wall - run))
             asleep = max(0.0, wall - run - wait)
             row: dict[str, Any] = {
                 "pid": now.pid,
@@ -181,11 +184,13 @@ class Seen:
         """Other processes that used the CPUs it may use, the busiest first: pid, name, cpu_ms_per_s, kernel,
         policy, nice, group, group_weight, session, allowed_cpus,
         took_it (switches from threads of ours that could go on), had_ms_per_s (while threads of ours waited
-        for it, as far as the timeline goes back; None without it).  Those that had it come first.
+        for it: from the timeline as far as it goes back, else estimated from the switches between its threads
+        and ours; None without both).  Those that had it come first.
         """
         own, rows = {*self.last.pids, *self.first.pids, os.getpid()}, []
         took = self._took()
         had = None if self.turns is None else lanes.rivals(self.turns.turns)
+        met = self._met()
         for pid, now in self.last.processes.items():
             then = self.first.processes.get(pid)
             before = then.run_ns if then and then.start == now.start else 0
@@ -210,13 +215,11 @@ class Seen:
                     "session": session[0] if session else "",
                     "allowed_cpus": ",".join(map(str, sorted(allowed))),
                     "took_it": took[now.name] if took else None,
-                    "had_ms_per_s": None
-                    if had is None
-                    else sum(had[tid] for tid in _threads_of(pid)) / 1e6 / self.window_s,
+                    "had_ms_per_s": self._had(pid, used, had, met),
                 }
             )
         table = pd.DataFrame(rows, columns=_RIVALS)
-        by = ["had_ms_per_s", "cpu_ms_per_s"] if had else ["cpu_ms_per_s"]
+        by = ["cpu_ms_per_s"] if had is None and met is None else ["had_ms_per_s", "cpu_ms_per_s"]
         return table.sort_values(by, ascending=False, ignore_index=True)
 
     def _took(self) -> Counter[str]:
@@ -228,6 +231,36 @@ class Seen:
             for row in lost[~lost["next_tid"].isin(own)].to_dict("records"):
                 found[str(row["next_name"])] += int(row["switches"])
         return found
+
+    def _met(self) -> Counter[int] | None:
+        """How often each other thread had a CPU just before one of ours, or took it from one that could have
+        gone on: those times it was what ours waited for.  None without the helper.
+        """
+        if self.switches is None:
+            return None
+        found: Counter[int] = Counter()
+        edges, own = self.switches.edges, {tid for _, tid in self.latest}
+        before = edges[edges["next_tid"].isin(own)]
+        after = edges[edges["prev_tid"].isin(own) & (edges["state"] == "runnable")]
+        for rows, side in ((before, "prev_tid"), (after, "next_tid")):
+            for tid, times in rows.groupby(side)["switches"].sum().items():
+                found[int(str(tid))] += int(times)
+        return found
+
+    def _had(self, pid: int, used: float, had: Counter[int] | None, met: Counter[int] | None) -> float | None:
+        """ms of every second that a process had the CPU that threads of ours waited for."""
+        # The threads of another user are not told apart: each of them may have been all of them.
+        told = looks.is_ours(pid) or self.last.processes[pid].kernel
+        tids = _threads_of(pid) if told else {NOT_TOLD}
+        if had is not None:
+            return min(used, sum(had[tid] for tid in tids) / 1e6 / self.window_s)
+        if met is None:
+            return None
+        # So often it stood next to ours; so long it has a CPU each time, by its whole life.
+        tallies = schedstat.look([pid])
+        stints = sum(one.timeslices for one in tallies.values())
+        stint_ms = sum(one.run_ns for one in tallies.values()) / 1e6 / stints if stints else 0.0
+        return min(used, sum(met[tid] for tid in tids) * stint_ms / self.window_s)
 
     def handed_over_running(self, tids: set[int]) -> float | None:
         """Of the switches to these threads, the part from one that could have gone on; None without helper.

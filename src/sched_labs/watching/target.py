@@ -112,7 +112,7 @@ class Command(Processes):
         finally:
             os.close(above)
         super().__init__([self.pid])
-        self.name = Path(command[0]).name
+        self.name = os.fsencode(Path(command[0]).name).decode("utf-8", "replace")
 
     def begin(self) -> None:
         os.write(self._gate, b"go\n")
@@ -122,6 +122,12 @@ class Command(Processes):
     def over(self) -> bool:
         self._reap(os.WNOHANG)
         return super().over()
+
+    def tell(self, number: int) -> None:
+        """Send it a signal, if it is still there."""
+        if self.status is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, number)
 
     def wait(self) -> int:
         """Wait for its end; its exit status, as a shell tells it (128 and the signal's number)."""

@@ -62,7 +62,8 @@ def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
     if taken:
         evidence += f", and had the CPU {int(taken):,} times after a thread of it that could have gone on"
     if top["had_ms_per_s"]:
-        evidence += f"; the timeline has it on the CPU for {top['had_ms_per_s']:,.0f} ms/s of these waits"
+        how_known = "the timeline has it" if seen.turns is not None else "its switches with it put it"
+        evidence += f"; {how_known} on the CPU for {top['had_ms_per_s']:,.0f} ms/s of these waits"
     weight, why = _heavier(top, own, seen)
     others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     yield Finding(
