@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from waiting import wait_until
 from sched_labs import machine
 from sched_labs.reader import cleanup
 from sched_labs.reader.cleanup import clean
+from sched_labs.run import scratch
 from sched_labs.workloads.launch import MARKER, owner_mark
 
 OWNER = """
@@ -50,6 +52,7 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[int]:
     monkeypatch.setattr(cleanup, "_groups", list)
     monkeypatch.setattr(cleanup.cgroups, "clear", lambda *, everything: [])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return pids
 
 
@@ -249,6 +252,49 @@ def test_a_group_with_a_process_in_it_is_left_alone(
         if group.exists():
             assert wait_until(lambda: not (group / "cgroup.procs").read_text().strip())
             group.rmdir()
+
+
+_HOLDS = """
+import subprocess, sys
+from sched_labs.run import scratch
+with scratch.folder() as (folder, handle):
+    run = subprocess.Popen([sys.executable, "-c", "input()"], stdin=sys.stdin, pass_fds=[handle])
+    print(folder, flush=True)
+    run.wait()
+"""
+
+
+def test_a_scratch_folder_goes_when_nobody_holds_it(tmp_path: Path) -> None:
+    """Its program is killed, then what that program had started ends."""
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    program = subprocess.Popen(
+        [sys.executable, "-c", _HOLDS],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+    assert program.stdin and program.stdout
+    folder = Path(program.stdout.readline().strip())
+    (folder / "file").write_text("")
+    (tmp_path / "sched-labs-other").mkdir()
+    os.utime(folder, (0, 0))
+    try:
+        assert clean() == []
+        program.kill()
+        program.wait()
+        assert clean() == [] and folder.exists()
+    finally:
+        program.stdin.close()
+        program.stdout.close()
+    assert wait_until(lambda: clean() == [f"Removed: {folder}, whose program is gone."])
+    assert not folder.exists() and (tmp_path / "sched-labs-other").exists()
+
+
+def test_a_scratch_folder_that_was_just_made_or_goes_in_order_is_left_alone(tmp_path: Path) -> None:
+    with scratch.folder() as (folder, _):
+        os.utime(folder, (0, 0))
+        assert clean() == [] and folder.parent == tmp_path
+    assert not folder.exists()
+    (tmp_path / folder.name).mkdir()
+    assert clean() == []
 
 
 def test_only_old_half_written_files_are_removed(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,7 @@ from typing import Any
 
 from ..core import registry, result
 from ..core.errors import SchedLabError
+from ..run import scratch
 from . import board, card
 
 PAGE = Path(__file__).with_name("demo.html")
@@ -45,9 +45,10 @@ _RUN = (
 class Stage:
     """What is on the screen: the regime, the run that is under way, and the newest figure."""
 
-    def __init__(self, name: str, folder: Path, cards: Path | None = None) -> None:
+    def __init__(self, name: str, folder: Path, cards: Path | None = None, handle: int | None = None) -> None:
         self.name = registry.find(name).name
         self.cards = cards
+        self.held = () if handle is None else (handle,)  # a run holds the folder that it writes to
         self.regimes = REGIMES.get(self.name, [{}])
         self.regime = 0
         self.view = "live"  # or "recorded", "class"
@@ -166,6 +167,7 @@ class Stage:
                 stdout=subprocess.DEVNULL,
                 stderr=said,
                 start_new_session=True,
+                pass_fds=self.held,
             )
 
     def _stop(self) -> None:
@@ -254,8 +256,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def serve(name: str, *, port: int = 0, cards: Path | None = None, announce: Any = print) -> None:
     """Show an experiment until Ctrl-C; nothing is left running."""
-    with tempfile.TemporaryDirectory(prefix="sched-labs-") as folder:
-        stage = Stage(name, Path(folder), cards)
+    with scratch.folder() as (folder, handle):
+        stage = Stage(name, folder, cards, handle)
         # A terminal that is closed, or a service that is stopped, must not leave the experiment running.
         for way in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(way) is not signal.SIG_IGN:  # nohup

@@ -1,4 +1,4 @@
-"""Take away what a crash left behind: workloads without an owner, empty groups, half-written files.
+"""Take away what a crash left behind: workloads without an owner, empty groups, half-written files, scratch.
 
 Nothing of this should be there, because every workload ends when its owner does.
 `sched-labs clean` is for the day when something is there all the same, and says what it found.
@@ -10,6 +10,7 @@ belongs to nobody here, and ends when its program does or at its own deadline.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from ..core.errors import ResultError
 from ..core.store import abandoned, cache_folder, data_folder
 from ..limits import cgroups
 from ..machine.cgroup import TRIAL
+from ..run import scratch
 from ..workloads.launch import MARKER, owner_mark
 
 
@@ -49,6 +51,9 @@ def clean(*, everything: bool = False) -> list[str]:
     for file in _half_written():
         file.unlink(missing_ok=True)
         said.append(f"Removed: {file}, which was never finished.")
+    for folder in scratch.abandoned():
+        shutil.rmtree(folder, ignore_errors=True)
+        said.append(f"Removed: {folder}, whose program is gone.")
     return said
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from ..core.errors import SchedLabError
+from ..run import scratch
 from .errors import SchedulerError
 
 INCLUDE = Path(__file__).with_name("include")
@@ -64,8 +64,7 @@ def compiled(path: str | Path) -> bytes:
             HOW_TO_INSTALL,
             lacking=True,
         )
-    with tempfile.TemporaryDirectory(prefix="sched-labs-") as folder:
-        here = Path(folder)
+    with scratch.folder() as (here, _):
         for header in INCLUDE.glob("*.h"):
             shutil.copy(header, here)
         (here / _NAME).write_text(text)

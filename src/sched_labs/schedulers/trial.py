@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from ..core.progress import Progress, in_notebook
 from ..core.result import Note, Result
 from ..kernels.errors import GuestError
 from ..kernels.jobs.scheduler import LIBRARY, OBJECT
+from ..run import scratch
 from ..workloads import build
 from . import complaints, contests, decisions, here
 from .compile import HOW_TO_INSTALL, KERNELS_OWN, compiled, source
@@ -177,10 +177,10 @@ def _here(
     asked["kernel"] = platform.release()
     with (
         lock.machine("a scheduler on this kernel"),
-        tempfile.TemporaryDirectory(prefix="sched-labs-") as folder,
+        scratch.folder() as (folder, _),
     ):
         began = time.monotonic()
-        loaded = Path(folder, "scheduler.o")
+        loaded = folder / "scheduler.o"
         loaded.write_bytes(made)
         build.path("roles")  # compiled before the scheduler rules
         arguments = contest.arguments(asked["seed"], asked["anonymous"])
