@@ -36,11 +36,19 @@ NOT_JUDGED = "not judged"
 BUSY_MS_PER_S = 100.0  # of CPU time that programs used which this bench did not start
 
 
-def judged(pid: int, seconds: float, *, sick: bool, names: tuple[str, ...]) -> str:
-    """The name of the finding on top; of a healthy program, of one that blames the scheduling, if any."""
+def judged(
+    pid: int, seconds: float, *, sick: bool, names: tuple[str, ...], never: tuple[str, ...] = ()
+) -> str:
+    """The name of the finding on top; of a healthy program, of one that blames the scheduling, if any, or
+    that it must not be told of (`never`).
+    """
     found = watch(pid=pid, seconds=seconds, progress=False, save=False)
     rows = found.records("findings")
-    blaming = [str(row["name"]) for row in rows if row["scheduling"] and row["name"] != "nothing"]
+    blaming = [
+        str(row["name"])
+        for row in rows
+        if row["name"] in never or (row["scheduling"] and row["name"] != "nothing")
+    ]
     name = str(rows[0]["name"]) if sick else (blaming or ["nothing"])[0]
     strangers = [row for row in found.records("rivals") if "/sched-labs" not in row["group"]]
     busy = sum(row["cpu_ms_per_s"] for row in strangers) >= BUSY_MS_PER_S
@@ -50,7 +58,7 @@ def judged(pid: int, seconds: float, *, sick: bool, names: tuple[str, ...]) -> s
 def verdict(case: troubles.Case, seed: int, seconds: float) -> str:
     """What was said of one constructed program."""
     with case.running(seed) as pid:
-        return judged(pid, seconds, sick=case.sick, names=case.names)
+        return judged(pid, seconds, sick=case.sick, names=case.names, never=case.never)
 
 
 ROUND_TRIPS = 20_000

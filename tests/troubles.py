@@ -30,11 +30,14 @@ _MS = str(1000 * LASTS_S)
 
 @dataclass(frozen=True)
 class Case:
-    """`names`: what the first finding may be called."""
+    """`names`: what the first finding may be called; `never`: what a healthy one must not be told of, beside
+    waits for a CPU.
+    """
 
     name: str
     names: tuple[str, ...]
     start: Callable[[random.Random, Group], contextlib.AbstractContextManager[int]]
+    never: tuple[str, ...] = ()
 
     @property
     def sick(self) -> bool:
@@ -285,6 +288,13 @@ def short_naps(draw: random.Random, group: Group) -> contextlib.AbstractContextM
     )
 
 
+def worked_naps(draw: random.Random, group: Group) -> contextlib.AbstractContextManager[int]:
+    """Naps as short, between pieces of work beside which the wait for a CPU to come back is nothing."""
+    return plain(
+        group, "--workers", 1, "--work-us", draw.randint(600, 900), "--pause-us", draw.randint(60, 120)
+    )
+
+
 @contextlib.contextmanager
 def asked(draw: random.Random, group: Group, limit_us: int | None = None) -> Iterator[int]:
     """A server, asked by a client with a limit."""
@@ -323,8 +333,9 @@ HEALTHY = [
     Case("one worker", ("nothing",), worker),
     Case("light pool", ("nothing",), light_pool),
     Case("pipe", ("nothing",), pipe),
-    Case("punctual", ("nothing",), punctual),
-    Case("served", ("nothing",), served),
+    Case("punctual", ("nothing",), punctual, ("timer_slack",)),
+    Case("worked naps", ("nothing",), worked_naps, ("idle_wakeups",)),
+    Case("served", ("nothing",), served, ("client",)),
 ]
 
 
