@@ -28,7 +28,7 @@ from sched_labs.core.errors import ParameterError, ProbeError, ResultError
 from sched_labs.core.result import load
 from sched_labs.machine import files
 from sched_labs.probes import runqlat
-from sched_labs.watching import clients, looks, page, program, report, wakers
+from sched_labs.watching import clients, looks, page, program, report, target, wakers
 from sched_labs.watching import findings as diagnosis
 from sched_labs.watching.causes import Causes, causes
 from sched_labs.watching.clients import Client
@@ -39,6 +39,7 @@ from sched_labs.watching.target import Command, ControlGroup, Processes
 PYTHON = sys.executable
 NO_HELPER = runqlat.Availability(False, "It was switched off for this test.", "")
 SPIN = "while True: pass"
+BUSY_S = 100  # in which a program is there on a machine with thirty others
 HERE = runqlat.available()
 
 # ---- what is watched ---------------------------------------------------------------------------------------
@@ -189,7 +190,8 @@ def test_what_a_command_starts_is_seen(helper: bool) -> None:
 def test_a_program_that_ends_at_once_is_reported(helper: bool) -> None:
     result = watch(["true"], progress=False, save=False)
     assert result.records("findings")
-    assert any("only" in text for text in result.flags)
+    short = result.facts["window_s"] < program.SHORT_S  # a busy machine takes its time
+    assert any("It was there for" in text for text in result.flags) is short
 
 
 def test_a_thread_that_ends_while_it_is_looked_at_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -570,12 +572,15 @@ def test_ctrl_c_ends_the_watch_with_a_report() -> None:
         words = [PYTHON, "-m", "sched_labs", "watch", "--pid", str(watched.pid), "--seconds", "60"]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         fds = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        assert wait_until(lambda: not HERE.ok or fds.read_text().strip())
-        time.sleep(3)
-        process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=30)
-        assert watched.poll() is None
-        watched.kill()
+        try:
+            assert wait_until(lambda: not HERE.ok or fds.read_text().strip(), BUSY_S)
+            time.sleep(3)
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=BUSY_S)
+            assert watched.poll() is None
+        finally:
+            watched.kill()
+            process.kill()
     assert process.returncode == 0, errors
     assert "Stopped early" in out
 
@@ -622,9 +627,12 @@ def test_what_ends_the_watch_is_told_to_its_command() -> None:
         pids = children.read_text().split()
         return any("sleep" in (files.read(f"/proc/{pid}/comm") or "") for pid in pids)
 
-    assert wait_until(begun)
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=30)
+    try:
+        assert wait_until(begun, BUSY_S)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=BUSY_S)
+    finally:
+        process.kill()
     assert process.returncode == 128 + signal.SIGTERM, errors
     assert "Stopped early" in errors
 
@@ -648,6 +656,7 @@ def test_a_name_steers_no_terminal_and_may_be_any_bytes(sleeping: str, tmp_path:
     odd.symlink_to("/bin/true")
     with Command([str(odd)]) as command:
         assert command.name == "odd\ufffd"
+    assert target.plain("a\x1b[2J\udcff") == "a\ufffd[2J\ufffd"
 
 
 def test_only_results_of_a_watch_are_compared() -> None:

@@ -18,7 +18,7 @@ from ..limits.cgroups import PERIOD_US, Counted, Group, Limit, parse_pressure
 from ..machine import files
 from ..machine.cgroup import hierarchy, lineage
 from ..machine.seen import Seen
-from .target import PF_KTHREAD, after_name
+from .target import PF_KTHREAD, after_name, plain
 
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 REALTIME = {"1": "FIFO", "2": "RR", "6": "DEADLINE"}
@@ -93,7 +93,7 @@ def _thread(pid: int, tid: int) -> Thread | None:
     return Thread(
         pid=pid,
         tid=tid,
-        name=status["Name"],
+        name=plain(status["Name"]),
         at_ns=at_ns,
         began_ns=at_ns - max(0, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - int(words[19]) * TICK_NS),
         run_ns=int(scheduled[0]),
@@ -270,7 +270,7 @@ def processes() -> dict[int, Process]:
             words = rest.split()
             found[int(name)] = Process(
                 int(name),
-                head.partition("(")[2],
+                plain(head.partition("(")[2]),
                 words[19],
                 (int(words[11]) + int(words[12])) * TICK_NS,
                 bool(int(words[6]) & PF_KTHREAD),

@@ -22,7 +22,7 @@ from . import findings as diagnosis
 from . import looks, report
 from .causes import causes
 from .seen import Seen, Watcher
-from .target import Command, ControlGroup, Processes, Target
+from .target import Command, ControlGroup, Processes, Target, plain
 
 MOST_S = 3600.0
 SECONDS = 10.0
@@ -162,13 +162,15 @@ def _probes(
     why, remedy, pids = able.why, able.remedy, target.pids()
     if able.ok and len(pids) > MOST_HELD:
         able, why = runqlat.Availability(False), f"The helper takes {MOST_HELD} processes, not {len(pids)}."
+    # We close the window.  The looks at thousands of threads may take longer than it lasts.
+    longest = min(MOST_S, seconds + 60)
     if able.ok:
         try:
             waits = stack.enter_context(
-                runqlat.watch(pids, seconds, 30, scope="family", attribution=True, bins="log2")
+                runqlat.watch(pids, longest, 30, scope="family", attribution=True, bins="log2")
             )
-            edges = stack.enter_context(switches.watch(pids, seconds, scope="family", stacks=stacks))
-            kept = turns.watch(pids, seconds, scope="family") if timeline else None
+            edges = stack.enter_context(switches.watch(pids, longest, scope="family", stacks=stacks))
+            kept = turns.watch(pids, longest, scope="family") if timeline else None
             return Probes(waits, edges, stack.enter_context(kept) if kept else None)
         except ProbeError as error:
             why, remedy = error.what, error.remedy
@@ -236,7 +238,7 @@ def _result(seen: Seen, about: dict[str, Any], notes: list[Note]) -> Result:
         seen.threads,
         about,
         {},
-        tables={name: table for name, table in tables.items() if len(table)},
+        tables={name: _named(table) for name, table in tables.items() if len(table)},
         facts={
             "window_s": seen.window_s,
             "counted": found.exact,
@@ -247,6 +249,12 @@ def _result(seen: Seen, about: dict[str, Any], notes: list[Note]) -> Result:
         },
         notes=notes,
     )
+
+
+def _named(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with names that can be shown; /proc's are so already, and the kernel's are not."""
+    raw = [name for name in table.columns if name in ("name", "prev_name", "next_name", "waker_name")]
+    return table.assign(**{name: table[name].map(plain) for name in raw})
 
 
 def _newest(kind: str) -> Result | None:

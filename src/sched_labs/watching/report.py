@@ -96,12 +96,12 @@ def _threads(result: Result, width: int) -> Iterator[str]:
         parts = [float(row[name]) for name in _BARS]
         yield (
             f"{row['tid']:>8} {row['name'][:15]:<15}"
-            + "".join(f"{part:>10,.1f}" for part in parts)
+            + "".join(f" {part:>9,.1f}" for part in parts)
             + f"  {row['asleep_for'] or '':<20.20} {_bar(parts, min(30, width - 78))}"
         ).rstrip()
     if len(result.data) > MOST_THREADS:
         rest = result.data.iloc[MOST_THREADS:]
-        sums = "".join(f"{rest[name].sum():>10,.1f}" for name in _BARS)
+        sums = "".join(f" {rest[name].sum():>9,.1f}" for name in _BARS)
         yield f"{'':>8} {f'{len(rest)} more':<15}{sums}"
     yield "         # running   = waiting for a CPU   . asleep"
 

@@ -350,9 +350,9 @@ class Watcher:
             spent = self.glance()
             say(time.monotonic() - began)
             pause = max(LEAST_S, spent / SPENT)
-            self.pause_s = max(self.pause_s, pause)
             if end_s is not None:
                 pause = min(pause, max(0.0, end_s - time.monotonic()))
+            self.pause_s = max(self.pause_s, pause)
             self._rest(pause)
 
     def _rest(self, pause_s: float) -> None:

@@ -67,7 +67,7 @@ class Processes(Target):
             if int((after_name(f"/proc/{pid}/stat") or ["0"] * 7)[6]) & PF_KTHREAD:
                 raise ProbeError(f"Process {pid} is a thread of the kernel.", "Watch a program.")
             self.family[pid] = start
-        self.name = files.read(f"/proc/{pids[0]}/comm") or str(pids[0])
+        self.name = plain(files.read(f"/proc/{pids[0]}/comm") or str(pids[0]))
 
     def pids(self) -> list[int]:
         # Once of the family, always: an orphan has another parent.
@@ -112,7 +112,7 @@ class Command(Processes):
         finally:
             os.close(above)
         super().__init__([self.pid])
-        self.name = os.fsencode(Path(command[0]).name).decode("utf-8", "replace")
+        self.name = plain(Path(command[0]).name)
 
     def begin(self) -> None:
         os.write(self._gate, b"go\n")
@@ -209,6 +209,12 @@ def descendants(pids: Iterable[int]) -> list[int]:
             found += new
             ahead += new
     return found
+
+
+def plain(name: str) -> str:
+    """A name without what no terminal, page or trace should get: programs may be called anything."""
+    text = os.fsencode(name).decode("utf-8", "replace")
+    return "".join(one if one.isprintable() else "\ufffd" for one in text)
 
 
 def after_name(path: str) -> list[str] | None:
