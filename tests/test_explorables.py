@@ -53,8 +53,10 @@ def test_what_was_recorded_says_on_what() -> None:
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ParameterError, match="no explorable 'nothing'"):
         explorables.show("nothing")
-    with pytest.raises(ParameterError, match="cannot be measured"):
-        explorables.now_mine("cache")
+    for name in mine.NOT_HERE:
+        with pytest.raises(ParameterError, match=f"{name}' cannot be measured here. {mine.NOT_HERE[name]}"):
+            explorables.now_mine(name)
+    assert set(mine.NOT_HERE) | set(mine.MEASURED) == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,6 +121,30 @@ def test_ones_own_round_robin_is_one_cpu_handed_round(own_lock: None) -> None:
         assert {who for who, _, _ in ran} <= set(range(int(count)))
         assert all(0 <= begin < end <= 84 for _, begin, end in ran)
         assert all(b[1] >= a[2] - 0.1 for a, b in itertools.pairwise(ran)), "two ran at once"
+
+
+def test_a_group_stands_where_its_gaps_are_long() -> None:
+    ms = 1_000_000
+    # Thread 0 is let go at 100 ms, thread 1 at 101; the gap of 4 ms in between is somebody else's turn.
+    gaps = [(0, 30 * ms, 70 * ms), (1, 30 * ms, 71 * ms), (0, 110 * ms, 4 * ms), (0, 130 * ms, 70 * ms)]
+    gaps += [(1, 128 * ms, 72 * ms), (0, 230 * ms, 70 * ms), (1, 230 * ms, 70 * ms)]
+    data = mine.of_gaps(gaps, quota_ms=50, period_ms=100, length_ms=100, cpus=2)
+    assert data["run"]["stands"] == [[1, 0, 1], [0, 30, 100], [1, 28, 100]]
+    assert data["run"]["ran"] == [[0, 0, 10], [0, 14, 30], [1, 1, 28]]
+    with pytest.raises(SchedLabError, match="Nobody stood"):
+        mine.of_gaps([(0, 5 * ms, ms)], quota_ms=50, period_ms=100, length_ms=100, cpus=1)
+
+
+def test_ones_own_quota_is_not_exceeded(own_lock: None) -> None:
+    try:
+        data, about = mine.quota()
+    except SchedLabError as error:
+        pytest.skip(f"this machine cannot limit a group: {error.what}")
+    run = data["run"]
+    assert "Linux" in about and run["stands"] and all(0 <= begin < end <= 400 for _, begin, end in run["ran"])
+    used = sum(end - begin for _, begin, end in run["ran"])
+    # A slice and a tick on each CPU beyond the quota of each period.
+    assert used <= 4 * 50 + run["cpus"] * 2 * 15
 
 
 # ---- the models, in the browser that will run them ----
@@ -262,7 +288,14 @@ def test_the_still_picture_is_what_the_module_draws(page: Any, name: str) -> Non
 # ---- on a page ----
 
 
-def visit(browser: Any, name: str, *, width: int = 1280, theme: str = "light", **context: Any) -> Any:
+def visit(
+    browser: Any,
+    name: str | explorables.Explorable,
+    *,
+    width: int = 1280,
+    theme: str = "light",
+    **context: Any,
+) -> Any:
     """A bare page with one explorable, as a page of the book has it."""
     shown = browser.new_context(viewport={"width": width, "height": 900}, **context).new_page()
     shown.errors = []
@@ -270,7 +303,7 @@ def visit(browser: Any, name: str, *, width: int = 1280, theme: str = "light", *
     shown.set_content(
         f'<!doctype html><html lang="en" data-theme="{theme}"><head><title>x</title></head>'
         f"<body><main><h1>x</h1>"
-        f"{explorables.show(name).html()}</main></body></html>"
+        f"{(explorables.show(name) if isinstance(name, str) else name).html()}</main></body></html>"
     )
     shown.add_script_tag(content=modules.for_pages())
     shown.wait_for_selector(".sl-x-time")
@@ -328,6 +361,16 @@ def test_it_is_driven_by_keys_alone(browser: Any, name: str) -> None:
         page.keyboard.press("Home")
         page.keyboard.press("End")
     assert page.errors == [] and stage.locator("svg").count() == 1
+    page.context.close()
+
+
+def test_a_measured_quota_is_drawn_without_the_models_sliders(browser: Any) -> None:
+    gaps = [(who, (30 + 100 * n) * 1_000_000, 70_000_000) for who in (0, 1) for n in range(6)]
+    shown = explorables.Explorable("quota", mine.of_gaps(gaps, 50, 100, 400, 2), "Measured.")
+    page = visit(browser, shown)
+    assert page.locator(".sl-x-controls input:visible, .sl-x-controls select:visible").count() == 0
+    assert "In 400 ms they stood 8 times, for 70 ms to 70 ms." in page.locator(".sl-x-say").inner_text()
+    assert page.errors == []
     page.context.close()
 
 

@@ -114,7 +114,10 @@ def now_mine(name: str) -> Explorable:
     from . import mine
 
     if name not in mine.MEASURED:
-        raise ParameterError(f"{name!r} cannot be measured here.", f"These can: {', '.join(mine.MEASURED)}.")
+        why = mine.NOT_HERE.get(name, "There is no such explorable.")
+        raise ParameterError(
+            f"{name!r} cannot be measured here. {why}", f"These can: {', '.join(mine.MEASURED)}."
+        )
     return Explorable(name, *mine.MEASURED[name]())
 
 

@@ -1,4 +1,6 @@
-/* A quota drains over the lanes of CPUs, and everybody stands until the next period.
+/* A quota drains over the lanes of CPUs, and everybody stands until the next period: an exact model, or a measured run.
+   Such a run is data.run: quota, period, to and cpus, and `ran` and `stands` [[cpu, from, to], ...] in ms since a refill;
+   data.values then says `measured`.
 
    `simulate` is the model of sched_labs.bandwidth, event by event: see there for what it follows in kernel/sched/fair.c
    and what it leaves out.  A test holds the two equal to the nanosecond.  Times are in µs. */
@@ -183,7 +185,21 @@ const bursts = (quota, period, threads, end) => {
   return { arrivals, work: 1.5 * quota / threads };
 };
 
-const scene = ({ quota, period, burst, threads, cpus, work }) => {
+const measured = ({ quota, period, cpus, ran, stands, to }) => {
+  const used = Array.from({ length: Math.ceil(to / period) }, (_, n) =>
+    ran.reduce((sum, [, from, until]) => sum + Math.max(0, Math.min(until, (n + 1) * period) - Math.max(from, n * period)), 0));
+  // Each period begins with a whole quota.
+  const refills = used.map((spent, n) => [1000 * (n + 1) * period, 1000 * spent]);
+  return {
+    measured: true, quota, period, burst: 0, lanes: cpus, busy: cpus, threads: cpus, ran, stands, to, from: 0, seconds: 9,
+    left: unspent({ ran: ran.map(([cpu, from, until]) => [cpu, 1000 * from, 1000 * until]), refills }, 1000 * quota, 1000 * to),
+    moments: [...new Set([0, ...stands.flatMap(([, from, until]) => [from, until])])].sort((a, b) => a - b),
+    clock: ms,
+  };
+};
+
+const scene = ({ quota, period, burst, threads, cpus, work }, data) => {
+  if (data?.run) return measured(data.run);
   if (burst > quota) throw new Error(`The kernel refuses a burst above the quota: ${burst} ms above ${quota} ms.`);
   const end = 1000 * Math.max(WINDOW_MS, 2 * period);
   const load = work === "bursts" ? bursts(1000 * quota, 1000 * period, threads, end) : {};
@@ -285,7 +301,16 @@ const draw = (scene, at, kit) => {
 
 const short = (value) => String(Math.round(value * 100) / 100);
 
-const say = ({ quota, period, burst, threads, cpus, work, load, stands, run, busy, to }) => {
+const sayMeasured = ({ quota, period, threads, stands, to }) => {
+  const who = `${count(threads, "thread")} that never sleep${threads === 1 ? "s" : ""}, one on a CPU, under a quota of ${short(quota)} ms in ${short(period)} ms`;
+  if (!stands.length) return `Measured: ${who}. Nobody stood in these ${short(to)} ms.`;
+  const lengths = stands.map(([, from, until]) => until - from).sort((a, b) => a - b);
+  return `Measured: ${who}. In ${short(to)} ms they stood ${stands.length === 1 ? "once" : `${stands.length} times`}, for ${ms(lengths[0])} to ${ms(lengths.at(-1))}.`;
+};
+
+const say = (scene) => {
+  if (scene.measured) return sayMeasured(scene);
+  const { quota, period, burst, threads, cpus, work, load, stands, run, busy, to } = scene;
   const share = quota / period, allowed = `${short(quota)} ms of CPU time in every ${short(period)} ms`;
   if (work === "bursts") {
     const first = load.arrivals.length ? Math.max(...run.finished.slice(threads, 2 * threads).map((at) => at - 2000 * period)) / 1000 : NaN;
@@ -302,16 +327,18 @@ const say = ({ quota, period, burst, threads, cpus, work, load, stands, run, bus
   return `${all} up ${short(quota)} ms of quota after ${after}. Then ${busy === 1 ? "it stands" : "all of them stand"} until the next period, on idle CPUs.`;
 };
 
+const MODEL = (values) => !values.measured;
+
 export default {
   name: "quota",
   title: "A quota drains, and everybody stands",
   controls: [
-    { name: "quota", label: "quota", unit: "ms", min: 5, max: 300, step: 5, value: 100 },
-    { name: "period", label: "period", unit: "ms", min: 10, max: 150, step: 10, value: 100 },
-    { name: "burst", label: "burst", unit: "ms", min: 0, max: 300, step: 5, value: 0 },
-    { name: "threads", label: "threads", min: 1, max: 8, step: 1, value: 4 },
-    { name: "cpus", label: "CPUs", min: 1, max: 8, step: 1, value: 4 },
-    { name: "work", label: "the threads", choices: { busy: "never sleep", bursts: "work in bursts" }, value: "busy" },
+    { name: "quota", label: "quota", unit: "ms", min: 5, max: 300, step: 5, value: 100, when: MODEL },
+    { name: "period", label: "period", unit: "ms", min: 10, max: 150, step: 10, value: 100, when: MODEL },
+    { name: "burst", label: "burst", unit: "ms", min: 0, max: 300, step: 5, value: 0, when: MODEL },
+    { name: "threads", label: "threads", min: 1, max: 8, step: 1, value: 4, when: MODEL },
+    { name: "cpus", label: "CPUs", min: 1, max: 8, step: 1, value: 4, when: MODEL },
+    { name: "work", label: "the threads", choices: { busy: "never sleep", bursts: "work in bursts" }, value: "busy", when: MODEL },
   ],
   scene, draw, say, simulate,
 };
