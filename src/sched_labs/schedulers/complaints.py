@@ -64,6 +64,7 @@ def refused(said: Sequence[str], name: str, kernel: str, source: str = "") -> Sc
             f"{name} calls {unknown[1]}, and kernel {kernel} has no such function for schedulers.",
             "Call one of those in scheduler.h, or take another kernel.",
         )
+    # In 7.1 and 7.2, where pahole left out tags from which resolve_btfids makes a second form of it.
     other = re.search(
         r"extern \(func ksym\) '(\w+)': func_proto .* incompatible|find function (\w+)_impl in BTF", text
     )
@@ -71,7 +72,7 @@ def refused(said: Sequence[str], name: str, kernel: str, source: str = "") -> Sc
         return SchedulerError(
             f"{name} calls {other[1] or other[2]}, which kernel {kernel} describes in another form than "
             "scheduler.h: this build of the kernel does not let a scheduler call it.",
-            "Take kernel 6.18.",
+            "Take kernel 6.18 or 7.3, or do without it: SCX_DSQ_GLOBAL is a queue that need not be made.",
         )
     log = re.search(r"BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOAD LOG", text, re.DOTALL)
     if log:
