@@ -28,13 +28,14 @@ def long_calls() -> Figure:
         ax = drawing.add_subplot()
         low, high = table["late_p50_virtual_ns"].min(), table["late_max_virtual_ns"].max()
         axes.log_time(ax, "x", low / 1.5, high * 1.5)
+        ax.xaxis.get_major_formatter().set_offset_string("")  # type: ignore[attr-defined]
         axes.rows(ax, [f"{row.kernel} · {row.preemption}" for row in each(table)])
         for y, row in enumerate(each(table)):
             ends = row.late_p50_virtual_ns, row.late_max_virtual_ns
             ax.plot(ends, [y, y], color=colour, linewidth=2.4)
             ax.plot(ends[0], y, marker="o", color=colour)
             ax.plot(ends[1], y, marker="|", markersize=11, markeredgewidth=2, color=colour)
-        ax.set_xlabel("how late the real-time thread ran")
+        ax.set_xlabel("how late it ran, in virtual ns (one instruction each)")
         drawing.legend(
             handles=[
                 Line2D(
