@@ -14,6 +14,7 @@ from typing import Any
 
 WINDOW_S = 6.0  # as long as what the dashboard shows
 _EACH_S = 0.01
+FAULTS_PER_S = 5_000  # far more than a program that keeps its memory has, on any machine
 WAITS_MS_PER_S = 250  # of all its threads: less is what programs beside the incident cost
 
 
@@ -41,9 +42,21 @@ def scheduled(pid: int) -> dict[int, tuple[int, int]]:
     return found
 
 
-def voluntary(pid: int) -> int:
-    lines = read(f"/proc/{pid}/task/{pid}/status").splitlines()
+def voluntary(pid: int, tid: int) -> int:
+    lines = read(f"/proc/{pid}/task/{tid}/status").splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith("voluntary")), 0)
+
+
+def faults(pid: int) -> int:
+    words = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(words[7]) if words else 0
+
+
+def given(folder: str, name: str) -> int:
+    """How many CPUs a program was given, according to its file."""
+    said = "# It was given CPU "
+    lines = read(f"{folder}/etc/{name}.conf").splitlines()
+    return next(line.removeprefix(said).count(",") + 1 for line in lines if line.startswith(said))
 
 
 def throttled(group: str | None) -> tuple[int, int]:
@@ -63,7 +76,8 @@ class Seen:
         self.pid = pid = int(self.programs[service]["pid"])
         self.others = {name: int(one["pid"]) for name, one in self.programs.items() if name != service}
         before = {name: scheduled(other) for name, other in {service: pid, **self.others}.items()}
-        switches, periods, begin = voluntary(pid), throttled(status["group"]), time.monotonic()
+        switches = {tid: voluntary(pid, tid) for tid in tids(pid)}
+        memory, periods, begin = faults(pid), throttled(status["group"]), time.monotonic()
         asleep: defaultdict[tuple[int, str], int] = defaultdict(int)
         stopped = looks = 0
         while time.monotonic() < begin + WINDOW_S:
@@ -75,7 +89,10 @@ class Seen:
         length = time.monotonic() - begin
         self.stopped = stopped / looks
         self.asleep = {key: count / looks for key, count in asleep.items()}
-        self.switches = (voluntary(pid) - switches) / length
+        went = {tid: (voluntary(pid, tid) - count) / length for tid, count in switches.items()}
+        self.switches, self.sleeps = went[pid], sum(went.values())
+        self.faults = (faults(pid) - memory) / length
+        self.lacks_cpus = len(os.sched_getaffinity(pid)) < given(status["folder"], service)
         after = throttled(status["group"])
         self.throttled = (after[1] - periods[1]) / max(1, after[0] - periods[0])
 
@@ -122,14 +139,18 @@ def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
         return "stopped", 1000 * seen.stopped
     if seen.throttled > 0.1:
         return "quota", 100 * seen.throttled
+    if seen.faults > FAULTS_PER_S:
+        return "page-faults", seen.faults
     if seen.waited > max(seen.ran, WAITS_MS_PER_S):
+        if seen.lacks_cpus:
+            return "mask", float(len(os.sched_getaffinity(seen.pid)))
         rival = max(seen.rivals, key=lambda name: seen.rivals[name])
         ours, theirs = (os.getpriority(os.PRIO_PROCESS, pid) for pid in (seen.pid, seen.others[rival]))
         if ours > theirs:
             return "nice", float(ours)
         # Who uses as much as on a good day is no news: then others than those of the incident have the CPU.
         if seen.ran > seen.rivals[rival] and seen.ran > more_than(status, service):
-            return "own-threads", seen.waited
+            return what_for(status, seen)
         if seen.rivals[rival] > more_than(status, rival):
             return "rival", seen.rivals[rival]
     other = next(
@@ -138,6 +159,9 @@ def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
     if where == "outside":
         in_timer = seen.asleep.get((seen.pid, "timer"), 0.0)
         in_socket = seen.asleep.get((seen.pid, "socket"), 0.0)
+        in_lock = seen.asleep.get((seen.pid, "lock"), 0.0)
+        if in_lock > max(in_timer, in_socket, seen.loop_ran / 1000):
+            return "lock", seen.threads_in("lock")
         if seen.loop_ran > 1000 * max(in_timer, in_socket):
             return "long-handler", seen.loop_ran
         if in_socket > in_timer and other:
@@ -151,6 +175,16 @@ def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
     if sleeps["socket"] > sleeps["lock"] and other:
         return "downstream", other["answers_per_s"]
     return "lock", sleeps["lock"]
+
+
+def what_for(status: dict[str, Any], seen: Seen) -> tuple[str, float]:
+    """For what the service's threads take the CPU from each other."""
+    now, well = (status[when]["programs"]["service"] for when in ("now", "healthy"))
+    if seen.sleeps > 10 * now["answers_per_s"]:
+        return "herd", seen.sleeps
+    if now["work_per_s"] > 1.2 * well["work_per_s"]:
+        return "own-threads", seen.waited
+    return "busy-wait", seen.ran
 
 
 def more_than(status: dict[str, Any], name: str) -> float:

@@ -19,7 +19,9 @@ from typing import Any
 
 import pytest
 from conftest import SmallBook, apart, lay_checkout, run_book
+from test_incidents import running
 
+from sched_labs.incidents import board
 from sched_labs.server import desk
 
 
@@ -303,6 +305,38 @@ def test_without_a_server_no_progress_is_claimed(served: Served, browser: Any) -
     page.wait_for_timeout(300)
     assert page.locator(".sl-standing, .sl-all, .sl-note").count() == 0
     page.close()
+
+
+def test_the_dashboard_of_an_incident_moves_on_its_page(served: Served, browser: Any) -> None:
+    assert served.ask("/sched-labs/incident")[0] == 403
+    said = json.loads(served.ask("/sched-labs/incident", key=True)[2])
+    assert set(said) == {"none"} or "now" in said, "none runs, or one that somebody plays here"
+    one = running("ledger", "lock")
+    facts = board.facts(one)
+    facts["log"] = ["12:00:00 <b>somebody</b> had ended"]
+    context = browser.new_context()
+    page = context.new_page()
+    asked: list[str] = []
+
+    def answer(route: Any) -> None:
+        asked.append(route.request.url)
+        facts["now"]["requests_per_s"] = 1000.0 + len(asked)
+        route.fulfill(json=facts if len(asked) < 3 else {"none": "No incident is running."})
+
+    page.route("**/sched-labs/incident", answer)
+    page.goto(f"{served.address}/book/?token={served.token}")
+    page.wait_for_url("**/book/book/intro.html")
+    page.goto(f"{served.address}/book/book/incident-room.html")
+    room = page.locator(".sl-incident")
+    room.get_by_text("1,001.0").wait_for()
+    assert one.names["batch"] in room.inner_text() and "top -H -p 1" in room.locator("pre").inner_text()
+    assert "<b>somebody</b>" in room.inner_text(), "what a log says is text"
+    room.get_by_text("1,002.0").wait_for()
+    room.get_by_text("No incident is running.").wait_for()
+    assert room.locator("table").count() == 0
+    page.goto((served.html / "book/incident-room.html").as_uri())
+    room.get_by_text("shows its dashboard in a terminal").wait_for()
+    context.close()
 
 
 def test_the_page_of_an_experiment_runs_with_names_from_the_others(served: Served, browser: Any) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from sched_labs import claims, cli
-from sched_labs.classroom import board, card, collector
+from sched_labs.classroom import board, card, collector, wall
 from sched_labs.core import result
 from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
 
@@ -531,3 +531,43 @@ def test_the_doctor_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor", "--for", "workshop"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(("ready", "NOT READY")) and said.count("\n") == 1
+
+
+# ---- the wall of an incident ----
+
+
+@pytest.fixture
+def a_wall() -> Iterator[wall.Wall]:
+    with wall.Wall("127.0.0.1", 0, "blue-7") as found:
+        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+def test_the_wall_counts_how_far_each_player_is(a_wall: wall.Wall) -> None:
+    to = f"127.0.0.1:{a_wall.server_address[1]}"
+    assert a_wall.text() == "0 began; 0 have the cause, 0 have proved it, 0 have mended it."
+    wall.tell(to, "blue-7", "0" * 16, {})
+    wall.tell(to, "blue-7", "1" * 16, {"cause_at_s": 80, "score": 40, "given": 3.0})
+    wall.tell(to, "blue-7", "1" * 16, {"cause_at_s": 80, "evidence_at_s": 80, "repaired_at_s": 200})
+    assert a_wall.text() == "2 began; 1 have the cause, 1 have proved it, 1 have mended it."
+
+
+def test_the_wall_takes_nothing_else(a_wall: wall.Wall) -> None:
+    to = f"127.0.0.1:{a_wall.server_address[1]}"
+    for sent in (b"", b"[]", b"{", b'{"player": "me", "steps": []}', b'{"player": 3, "steps": []}',
+                 b'{"player": "0000000000000000", "steps": ["score"]}',
+                 b'{"player": "0000000000000000", "steps": [[]]}'):  # fmt: skip
+        status, said = collector.post(sent, to, "blue-7", wall.Wall.path)
+        assert status == 400 and "nothing that a player" in said, sent
+    assert collector.post(b"{}", to, "blue-7")[0] == 404, "a card is none of its business"
+    assert a_wall.players == {}
+    with pytest.raises(SchedLabError, match="refused it"):
+        wall.tell(to, "red-7", "0" * 16, {})
+    with pytest.raises(SchedLabError, match="goes on without it"):
+        wall.tell("127.0.0.1:1", "blue-7", "0" * 16, {})
+    a_wall.players = {str(number): set() for number in range(board.MOST_CARDS)}
+    with pytest.raises(SchedLabError, match="refused it"):
+        wall.tell(to, "blue-7", "0" * 16, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import subprocess
@@ -13,8 +14,10 @@ import pytest
 
 from sched_labs import cli
 from sched_labs.book.chapters import checkout
+from sched_labs.classroom import wall
 from sched_labs.core.errors import BusyError, ParameterError, ResultError, SchedLabError
 from sched_labs.incidents import board, cast, causes, desk, evidence, judge, ledger, meter, stage, story
+from sched_labs.incidents import cli as incident_cli
 from sched_labs.incidents.desk import Running
 
 ROOT = checkout().root
@@ -40,7 +43,7 @@ def reading(level: float = 0.99, **programs: dict[str, Any]) -> dict[str, Any]:
 
 def running(name: str, cause: str, seed: int = 1) -> Running:
     plan = story.plan(name, seed, cause=cause)
-    roles = {role: {"work_per_s": 1.0} for role in plan.names}
+    roles: dict[str, dict[str, Any]] = {role: {"work_per_s": 1.0} for role in plan.names}
     state = {
         **{"started_at": "2026-01-01T00:00:00+00:00", "since_s": 60, "alarm_s": 0.0, "ends_s": 2700.0},
         **{"healthy": reading(**roles), "now": reading(0.1, **roles), "log": [], "group": None},
@@ -253,6 +256,11 @@ def test_a_ledger_that_somebody_changed_is_refused(tmp_path: Path) -> None:
         (["start", "ledger", "--seed", "-4"], "is no seed"),
         (["start", "ledger", "--cause", "gremlins"], "is no cause"),
         (["start", "ledger", "--cause", "interrupts"], "not behind any variant"),
+        (["start", "ledger", "--class", "blue-7"], "one incident for all of it"),
+        (["start", "--class", "blue-7", "--seed", "7"], "one incident for all of it"),
+        (["start", "--class", "a b"], "no code of a class"),
+        (["start", "--to", "127.0.0.1:8891"], "Name its code"),
+        (["wall", "../x"], "no code of a class"),
         (["status"], "No incident is running"),
         (["stop"], "No incident is running"),
         (["check"], "No incident is running"),
@@ -270,6 +278,37 @@ def test_a_seed_of_letters_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit) as end:
         cli.main(["incident", "start", "ledger", "--seed", "seven"])
     assert end.value.code == 2 and "invalid int value: 'seven'" in capsys.readouterr().err
+
+
+def test_a_code_of_a_class_draws_the_same_for_everybody_and_not_for_every_class() -> None:
+    assert story.of_class("blue-7") == story.of_class("blue-7")
+    drawn = {story.of_class(f"class-{number}") for number in range(100)}
+    assert len({name for name, _ in drawn}) == len(NAMES) and len(drawn) > 95
+    for name in NAMES:  # without what some machines lack there is still something to find out
+        assert len({story.plan(name, seed, without=("group",)).variant.cause for seed in range(20)}) >= 2
+
+
+def test_a_machine_that_is_too_busy_or_bears_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = cast.Cast(story.plan("ledger", 1), tmp_path, 1, None)
+    monkeypatch.setattr(stage.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(stage, "_looked", lambda room: None)
+    monkeypatch.setattr(meter, "mean_places", lambda *what: {})
+    monkeypatch.setattr(meter, "reading", lambda before, after: reading(0.8))
+    with pytest.raises(SchedLabError, match="too busy for an incident: without any trouble only 80%"):
+        stage._healthy(room)
+    with pytest.raises(SchedLabError, match="nothing can be seen of the trouble") as told:
+        stage._shows(room, 0.99)
+    assert told.value.lacking
+
+
+def test_a_wall_that_cannot_be_reached_costs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    options = argparse.Namespace(tell=wall.tell)
+    incident_cli._tell(options, {"to": "127.0.0.1:1", "code": "blue-7", "player": "0" * 16}, {})
+    assert "The incident goes on without it" in capsys.readouterr().err
+    incident_cli._tell(options, None, {})
+    assert capsys.readouterr().err == ""
 
 
 def test_a_second_incident_is_refused_while_one_runs() -> None:

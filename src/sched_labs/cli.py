@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     from .watching import cli as watching
 
     watching.add_parser(commands)
-    incidents.add_parser(commands)
+    incidents.add_parser(commands, wall=_wall, tell=_tell_wall)
     kernels.add_parser(commands)
     schedulers.add_parser(commands)
     authoring.add_parser(commands)
@@ -325,6 +325,32 @@ def _collect(options: argparse.Namespace) -> None:
             flush=True,
         )
         server.serve_forever()
+
+
+def _wall(options: argparse.Namespace) -> None:
+    from .classroom.wall import Wall
+    from .incidents import story
+
+    story.of_class(options.code)
+    with Wall(
+        options.address, options.port, options.code, lambda said: print(f"\r{said}", end="", flush=True)
+    ) as server:
+        print(
+            "A wall until Ctrl-C.  On every student's machine:\n\n"
+            f"  sched-labs incident start --class {options.code} "
+            f"--to ADDRESS-OF-THIS-MACHINE:{server.server_address[1]}\n\n"
+            "Whoever is in this network can reach this port; it counts players and nothing else.\n\n"
+            f"{server.text()}",
+            end="",
+            flush=True,
+        )
+        server.serve_forever()
+
+
+def _tell_wall(to: str, code: str, player: str, entry: dict[str, Any]) -> None:
+    from .classroom import wall
+
+    wall.tell(to, code, player, entry)
 
 
 def _parameters(words: list[str]) -> dict[str, Any]:

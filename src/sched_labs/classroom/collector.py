@@ -41,30 +41,15 @@ class RepeatedError(SchedLabError):
     """A card that is here already."""
 
 
-class Collector(ThreadingHTTPServer):
-    """A server that keeps cards in `folder`; `code` is what senders have to name."""
+class Receiver(ThreadingHTTPServer):
+    """A server that keeps what a room sends; `code` is what senders have to name."""
 
     daemon_threads = True
     request_queue_size = 128  # a whole room at once
+    path = PATH
 
-    def __init__(
-        self,
-        folder: Path,
-        address: str,
-        port: int,
-        code: str | None = None,
-        arrived: Callable[[int], None] = lambda count: None,
-    ) -> None:
-        """`arrived` is told how many cards there are, whenever one more is."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SchedLabError(
-                f"The folder {folder} cannot be made: {error.strerror}.", "Name another one."
-            ) from error
-        card.known_claims()  # looked up now: it takes a moment, which no student's connection has
-        self.folder, self.code = folder, code or f"{secrets.randbelow(1_000_000):06d}"
-        self.arrived = arrived
+    def __init__(self, address: str, port: int, code: str | None = None) -> None:
+        self.code = code or f"{secrets.randbelow(1_000_000):06d}"
         self.keeping, self.doubting, self.counting = threading.Lock(), threading.Lock(), threading.Lock()
         self.connected: dict[socket.socket, float] = {}  # since when, the oldest first
         try:
@@ -76,18 +61,8 @@ class Collector(ThreadingHTTPServer):
             ) from error
 
     def keep(self, data: bytes) -> str:
-        """Check and keep one card; its file's name.  Raises SchedLabError for a damaged or repeated one."""
-        found = card.parse(data)
-        path = self.folder / card.name(found)
-        with self.keeping:
-            if path.exists():
-                raise RepeatedError("This card is here already.")
-            before = sum(1 for _ in self.folder.glob("*.json"))
-            if before >= MOST_CARDS:
-                raise SchedLabError(f"The board is full: it has room for {MOST_CARDS} cards.")
-            write_text(path, card.text(found))
-            self.arrived(before + 1)
-        return path.name
+        """Check and keep what was sent; what the sender hears.  Raises SchedLabError where it is refused."""
+        raise NotImplementedError
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer it in a thread; the oldest connection makes room for it if need be."""
@@ -121,8 +96,45 @@ class Collector(ThreadingHTTPServer):
             print(f"\nA card could not be taken: {error!r:.200}", file=sys.stderr)
 
 
+class Collector(Receiver):
+    """Keeps cards in `folder`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        address: str,
+        port: int,
+        code: str | None = None,
+        arrived: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        """`arrived` is told how many cards there are, whenever one more is."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SchedLabError(
+                f"The folder {folder} cannot be made: {error.strerror}.", "Name another one."
+            ) from error
+        card.known_claims()  # looked up now: it takes a moment, which no student's connection has
+        self.folder, self.arrived = folder, arrived
+        super().__init__(address, port, code)
+
+    def keep(self, data: bytes) -> str:
+        """Check and keep one card; its file's name.  Raises SchedLabError for a damaged or repeated one."""
+        found = card.parse(data)
+        path = self.folder / card.name(found)
+        with self.keeping:
+            if path.exists():
+                raise RepeatedError("This card is here already.")
+            before = sum(1 for _ in self.folder.glob("*.json"))
+            if before >= MOST_CARDS:
+                raise SchedLabError(f"The board is full: it has room for {MOST_CARDS} cards.")
+            write_text(path, card.text(found))
+            self.arrived(before + 1)
+        return path.name
+
+
 class _Handler(BaseHTTPRequestHandler):
-    server: Collector
+    server: Receiver
     timeout = WAIT_S
     server_version, sys_version = "sched-labs", ""
 
@@ -131,8 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
         announced = self.headers.get("Content-Length", "")
         length = int(announced) if re.fullmatch("[0-9]{1,9}", announced) else None
         data = self.rfile.read(min(length or 0, _UNREAD_BYTES))
-        if self.path != PATH:
-            return self._say(404, "Cards go to /card.")
+        if self.path != self.server.path:
+            return self._say(404, f"What is for this room goes to {self.server.path}.")
         if not hmac.compare_digest(self.headers.get("X-Code", "").encode(), self.server.code.encode()):
             with self.server.doubting:
                 time.sleep(DOUBT_S)
@@ -173,7 +185,7 @@ def send(one: dict[str, Any], to: str, code: str) -> str:
     It goes to that address itself: through no proxy, which would learn the code, and nowhere else from there.
     """
     try:
-        status, said = _posted(card.text(one).encode(), to if "://" in to else f"http://{to}", code)
+        status, said = post(card.text(one).encode(), to, code)
     except (OSError, ValueError, HTTPException) as error:
         raise SchedLabError(
             f"The collector at {to} cannot be reached: {_shown(str(error) or type(error).__name__)}.",
@@ -192,15 +204,16 @@ def _shown(said: str) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in said[:300])
 
 
-def _posted(data: bytes, to: str, code: str) -> tuple[int, str]:
-    where = urlsplit(to)
+def post(data: bytes, to: str, code: str, path: str = PATH) -> tuple[int, str]:
+    """Send it there: (status, what was said).  Raises OSError, ValueError, HTTPException."""
+    where = urlsplit(to if "://" in to else f"http://{to}")
     kinds = {"http": HTTPConnection, "https": HTTPSConnection}
     if where.scheme not in kinds or not where.hostname:
         raise ValueError("it is no address such as 192.0.2.7:8890")
     connection = kinds[where.scheme](where.hostname, where.port, timeout=WAIT_S)
     try:
         headers = {"X-Code": code, "Content-Type": "application/json"}
-        connection.request("POST", where.path.rstrip("/") + PATH, data, headers)
+        connection.request("POST", where.path.rstrip("/") + path, data, headers)
         answer = connection.getresponse()
         return answer.status, answer.read(_ANSWER_BYTES).decode(errors="replace")
     finally:

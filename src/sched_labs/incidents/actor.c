@@ -31,10 +31,11 @@ enum { CLIENT, SERVICE, BATCH, SAMPLER };
 /* What it may be told.  Those before the mark may stand in the file, too. */
 #define KEYS(X)                                                                                                        \
     X(workers) X(threads) X(offload_slow) X(audit_async) X(copy_snapshot) X(linger_ms) X(poll_ms) X(freeze)            \
+    X(spin) X(wake_all) X(reuse_memory)                                                                                \
     X(visible_end)                                                                                                     \
     X(kind) X(deadline_s) X(seed) X(rate_per_s) X(cycle_ms) X(target_us) X(cpu_us) X(wait_us) X(slow_every)            \
     X(slow_cpu_us) X(slow_wait_us) X(ask_every) X(lock_us) X(snapshot_ms) X(snapshot_every_ms) X(period_ms) X(work_us) \
-    X(stop_ms) X(target)
+    X(stop_ms) X(target) X(check_us) X(fresh_us)
 #define AS_ENUM(name) K_##name,
 #define AS_TEXT(name) #name,
 enum { KEYS(AS_ENUM) KEY_COUNT };
@@ -158,6 +159,22 @@ static void busy(long us)
     work((long)(steps_each_us * (double)us));
 }
 
+/* Takes new memory, piece by piece, until that has cost so much CPU time: how many pages they are, the machine says. */
+static void take_memory(long us)
+{
+    enum { PIECE = 256 << 10, STEP = 4096 };
+    int64_t end = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID) + us * 1000;
+    while (us && lab_clock_ns(CLOCK_THREAD_CPUTIME_ID) < end) {
+        volatile char *piece = mmap(NULL, PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (piece == MAP_FAILED)
+            return;
+        madvise((void *)piece, PIECE, MADV_NOHUGEPAGE);
+        for (int i = 0; i < PIECE; i += STEP)
+            piece[i] = 1;
+        munmap((void *)piece, PIECE);
+    }
+}
+
 static void rest_us(long us)
 {
     if (us > 0)
@@ -275,8 +292,9 @@ static void be_client(void)
 
 static struct queue {
     pthread_mutex_t lock;
-    int wake; /* an eventfd: who waits for work does not look like one who waits for a lock */
-    unsigned first, count;
+    int wake; /* of the helper, who waits for the slow ones */
+    unsigned first;
+    _Atomic unsigned count;
     struct item items[MOST_QUEUED];
 } work_queue = {.lock = PTHREAD_MUTEX_INITIALIZER}, slow_queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -301,6 +319,21 @@ static void wait_for(int handle)
     (void)got;
 }
 
+/* Eventfds: who waits for work does not look like one who waits for a lock; one for each, so that it wakes no other. */
+static int bells[MOST_THREADS];
+static _Atomic bool idle[MOST_THREADS];
+
+static void wake_workers(void)
+{
+    bool all = GET(wake_all);
+    for (long i = 0, count = GET(workers); i < count && i < MOST_THREADS; i++)
+        if (atomic_exchange(&idle[i], false) || all) {
+            wake(bells[i]);
+            if (!all)
+                return;
+        }
+}
+
 static bool put(struct queue *queue, struct item one)
 {
     pthread_mutex_lock(&queue->lock);
@@ -308,7 +341,9 @@ static bool put(struct queue *queue, struct item one)
     if (room)
         queue->items[(queue->first + queue->count++) % MOST_QUEUED] = one;
     pthread_mutex_unlock(&queue->lock);
-    if (room)
+    if (room && queue == &work_queue)
+        wake_workers();
+    else if (room)
         wake(queue->wake);
     return room;
 }
@@ -392,6 +427,8 @@ static void slow_part(struct request request)
 {
     rest_us(GET(slow_wait_us));
     busy(GET(slow_cpu_us));
+    if (!GET(reuse_memory))
+        take_memory(GET(fresh_us));
     if (GET(ask_every))
         ask_peer(request);
 }
@@ -479,14 +516,23 @@ static void *be_worker(void *argument)
 {
     long me = (long)argument;
     for (struct item one;;) {
-        wait_for(work_queue.wake);
         if (me >= GET(workers)) {
-            wake(work_queue.wake); /* what woke this one may have been meant for another */
+            wake_workers(); /* what woke this one may have been meant for work */
             has_worker[me] = false;
             return NULL;
         }
-        if (take(&work_queue, &one))
+        if (work_queue.count && take(&work_queue, &one)) {
             serve(one);
+            continue;
+        }
+        if (GET(spin))
+            continue;
+        idle[me] = true;
+        if (!work_queue.count)
+            wait_for(bells[me]);
+        idle[me] = false;
+        if (GET(wake_all) && !work_queue.count) /* for nothing, and it looks through all that it keeps to find out */
+            busy(GET(check_us));
     }
 }
 
@@ -621,7 +667,7 @@ static void settle(void)
         fill(has_worker, GET(workers), be_worker);
         for (long i = GET(workers); i < MOST_THREADS; i++)
             if (has_worker[i])
-                wake(work_queue.wake);
+                wake(bells[i]);
     }
     if (GET(kind) == SERVICE || GET(kind) == BATCH)
         fill(has_job, GET(threads), be_job);
@@ -683,7 +729,8 @@ int main(int argc, char **argv)
         lab_fail("cannot map %s", path);
     close(file);
     steps_each_us = steps_per_us();
-    work_queue.wake = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+    for (int i = 0; i < MOST_THREADS; i++)
+        bells[i] = eventfd(0, EFD_CLOEXEC);
     slow_queue.wake = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
     audit_wake = eventfd(0, EFD_CLOEXEC);
     settle();

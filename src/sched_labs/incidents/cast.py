@@ -36,7 +36,9 @@ def lay_out(plan: Plan, folder: Path) -> None:
     for role in plan.order:
         program, name = plan.story.program(role), plan.names[role]
         shutil.copy(binary, folder / "bin" / name)
+        meant = ",".join(map(str, cpus()[program.cpus]))
         lines = [f"# {name}: {program.about}. A line counts from the moment that the file is saved.\n"]
+        lines += [f"# It was given CPU {meant}.\n"]
         lines += [f"# {SETTINGS[knob]}\n# {knob} = \n" for knob in program.knobs]
         (folder / "etc" / f"{name}.conf").write_text("".join(lines), encoding="utf-8")
 
@@ -91,7 +93,7 @@ class Cast:
         placement.pin([process.pid], cpus()[program.cpus])
         if self._nice.get(role):
             nice(process.pid, self._nice[role])
-        if program.cpus == "rack" and self.group:
+        if program.kind != "client" and self.group:
             self.group.add(process.pid)
         told = {
             "kind": KINDS[program.kind],

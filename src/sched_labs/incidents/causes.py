@@ -162,6 +162,14 @@ _CAUSES = (
         slack=60,
     ),
     Cause(
+        "herd",
+        "each request wakes many threads of the service, and one of them has something to do",
+        "how often the service's threads go to sleep (voluntary switches), all together",
+        "1/s",
+        "notebooks/06-switching-less",
+        tolerance=0.35,
+    ),
+    Cause(
         "yield",
         "threads that have nothing to do hand the CPU to each other",
         "switches of these threads",
@@ -170,15 +178,15 @@ _CAUSES = (
     ),
     Cause(
         "busy-wait",
-        "a thread of the service waits by trying again and again",
-        "CPU time of that thread",
+        "threads of the service wait by trying again and again",
+        "CPU time of the service",
         "ms/s",
         "notebooks/02-latency-ladder",
     ),
     Cause(
         "page-faults",
         "each request takes new memory, which the kernel has to fill",
-        "page faults of the service",
+        "page faults of the service (minor ones)",
         "1/s",
         "notebooks/02-latency-ladder",
     ),

@@ -11,18 +11,23 @@ from typing import Any
 ABOUT = "something on this machine is slow: find out why, and mend it"
 
 
-def add_parser(commands: Any) -> None:
-    """The command `incident`."""
+Handler = Callable[[argparse.Namespace], int | None]
+
+
+def add_parser(commands: Any, wall: Handler, tell: Callable[[str, str, str, dict[str, Any]], None]) -> None:
+    """The command `incident`.
+
+    wall   shows how far a class is
+    tell   says to one how far a player is: its address and code, the player, what is kept
+    """
     parser = commands.add_parser("incident", help=ABOUT, description=ABOUT[0].upper() + ABOUT[1:])
     steps = parser.add_subparsers(required=True, metavar="WHAT")
 
-    def add(
-        name: str, about: str, handler: Callable[[argparse.Namespace], int | None]
-    ) -> argparse.ArgumentParser:
+    def add(name: str, about: str, handler: Handler) -> argparse.ArgumentParser:
         step: argparse.ArgumentParser = steps.add_parser(
             name, help=about, description=about[0].upper() + about[1:]
         )
-        step.set_defaults(handler=handler)
+        step.set_defaults(handler=handler, tell=tell)
         return step
 
     add("list", "the incidents there are, and how far you are", _list)
@@ -31,6 +36,14 @@ def add_parser(commands: Any) -> None:
     start.add_argument("--seed", type=int, help="the same incident for everybody with this number")
     start.add_argument("--minutes", type=int, default=45, help="how long it lasts at most, 1 to 120 (45)")
     start.add_argument("--cause", default="", help="rehearse this cause, so that it is no surprise")
+    start.add_argument(
+        "--class", dest="code", metavar="CODE", help="the incident that all with this code have"
+    )
+    start.add_argument(
+        "--to",
+        metavar="ADDRESS",
+        help="tell this wall how far you are (no name, no score), as 192.0.2.7:8891",
+    )
     status = add("status", "the dashboard", _status)
     status.add_argument("--follow", action="store_true", help="until Ctrl-C")
     status.add_argument("--json", action="store_true", help="for other programs")
@@ -43,6 +56,10 @@ def add_parser(commands: Any) -> None:
     check.epilog = "Status 0: mended; 1: not yet; 3: this machine cannot judge it now."
     add("reveal", "show the way from the symptom to the proof", _reveal)
     add("stop", "end it", _stop)
+    board = add("wall", "show how many of a class have found it, until Ctrl-C", wall)
+    board.add_argument("code", metavar="CODE", help="what the class names with --class")
+    board.add_argument("--address", default="0.0.0.0", help="on which the wall listens (all)")
+    board.add_argument("--port", type=int, default=8891, help="on which the wall listens (8891)")
     score = add("score", "what you have played", _score)
     score.add_argument("--export", type=Path, metavar="FILE", help="write it for a teacher, as CSV")
 
@@ -69,13 +86,21 @@ def _start(options: argparse.Namespace) -> None:
         raise ParameterError(f"An incident lasts 1 to 120 minutes, not {options.minutes}.")
     if options.seed is not None and not 0 <= options.seed < 10**9:
         raise ParameterError(f"{options.seed} is no seed.", "Give a number from 0 to 999,999,999.")
+    if options.code and (options.name or options.cause or options.seed is not None):
+        raise ParameterError("A class has one incident for all of it.", "Leave out NAME, --seed and --cause.")
+    if options.to and not options.code:
+        raise ParameterError("A wall is a class's.", "Name its code, too: --class CODE.")
     name = story.check(options.name) if options.name else secrets.choice(story.names())
     cause = causes.find(options.cause).name if options.cause else ""
     if cause and cause not in {one.cause for one in story.plan(name, 0).story.variants}:
         raise ParameterError(f"{cause} is not behind any variant of {name}.")
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
+    if options.code:
+        name, seed = story.of_class(options.code)
     without, why = stage.lacking(name)
-    if without:
+    if options.code:
+        without = ("group",)  # on every machine the same: nothing that some of them lack
+    elif without:
         print(
             f"This machine cannot show all of {name} ({why.splitlines()[0]}); the rest of it is drawn from."
         )
@@ -83,6 +108,10 @@ def _start(options: argparse.Namespace) -> None:
         print(f"Whole here: {', '.join(whole)}.\n")
     plan = story.plan(name, seed, without=without, cause=cause or None)
     print(f"An invented incident. {plan.story.title}. Seed {seed}.\n\n{plan.text}")
+    room = None
+    if options.to:
+        room = {"to": options.to, "code": options.code, "player": secrets.token_hex(8)}
+        _tell(options, room, {})
     live = sys.stdout.isatty()
 
     def shown() -> None:
@@ -99,9 +128,23 @@ def _start(options: argparse.Namespace) -> None:
         without=without,
         cause=cause,
         limit_s=60.0 * options.minutes,
+        room=room,
         say=lambda text: print(text, flush=True),
         shown=shown,
     )
+
+
+def _tell(options: argparse.Namespace, room: dict[str, str] | None, entry: dict[str, Any]) -> None:
+    """Tell the class's wall, if there is one; an incident needs none."""
+    import sys
+
+    from ..core.errors import SchedLabError
+
+    if room:
+        try:
+            options.tell(room["to"], room["code"], room["player"], entry)
+        except SchedLabError as error:
+            print(error, file=sys.stderr)
 
 
 def _redraw() -> None:
@@ -147,18 +190,22 @@ def _hint(options: argparse.Namespace) -> None:
 
 
 def _answer(options: argparse.Namespace) -> int:
-    from . import desk, judge
+    from . import desk, judge, ledger
 
-    verdict = judge.answer(desk.running(), options.cause, options.evidence)
+    running = desk.running()
+    verdict = judge.answer(running, options.cause, options.evidence)
     print(verdict)
+    _tell(options, running.state.get("room"), ledger.of(running))
     return 0 if verdict.right else 1
 
 
 def _check(options: argparse.Namespace) -> int:
-    from . import desk, judge
+    from . import desk, judge, ledger
 
-    verdict = judge.check(desk.running())
+    running = desk.running()
+    verdict = judge.check(running)
     print(verdict)
+    _tell(options, running.state.get("room"), ledger.of(running))
     return {True: 0, False: 1, None: 3}[verdict.right]
 
 

@@ -122,24 +122,48 @@ def _place(key: str) -> Callable[[Running], float]:
     return lambda running: meter.mean_places(running.folder, running.names, WINDOW_S)[key]
 
 
+def _each_second(count: Callable[[], int]) -> float:
+    """How much a count grows in a second."""
+    begin, before = time.monotonic(), count()
+    time.sleep(WINDOW_S)
+    return (count() - before) / (time.monotonic() - begin)
+
+
+def _sleeps(pid: int, tids: list[int]) -> int:
+    """The voluntary switches of threads."""
+    texts = [files.read(f"/proc/{pid}/task/{tid}/status") or "" for tid in tids]
+    lines = [line for text in texts for line in text.splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt"))
+
+
 def _polling(running: Running) -> float:
     pid = _culprit(running)
+    return _each_second(lambda: _sleeps(pid, [pid]))
 
-    def switches() -> int:
-        text = files.read(f"/proc/{pid}/task/{pid}/status") or ""
-        return next(
-            (int(line.split()[1]) for line in text.splitlines() if line.startswith("voluntary_ctxt")), 0
-        )
 
-    before = switches()
-    time.sleep(WINDOW_S)
-    return (switches() - before) / WINDOW_S
+def _herd(running: Running) -> float:
+    pid = _culprit(running)
+    return _each_second(lambda: _sleeps(pid, cast.threads(pid)))
+
+
+def _faults(running: Running) -> float:
+    pid = _culprit(running)
+
+    def faults() -> int:
+        words = (files.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+        return int(words[7]) if len(words) > 7 else 0
+
+    return _each_second(faults)
 
 
 JUDGED: dict[str, Callable[[Running], float]] = {
     "quota": _quota,
     "rival": lambda running: _cpu(_culprit(running)),
     "nice": _nice,
+    "mask": lambda running: float(len(os.sched_getaffinity(_culprit(running)))),
+    "herd": _herd,
+    "busy-wait": lambda running: _cpu(_culprit(running)),
+    "page-faults": _faults,
     "own-threads": _waiting,
     "few-workers": _place("in_work"),
     "lock": _lock,

@@ -118,11 +118,13 @@ def run(
     without: tuple[str, ...] = (),
     cause: str = "",
     limit_s: float = LIMIT_S,
+    room: dict[str, str] | None = None,
     say: Callable[[str], None] = lambda text: None,
     shown: Callable[[], None] = lambda: None,
 ) -> None:
     """Run an incident until its time is over, or until this program is interrupted (which is raised).
 
+    room   the class that it is played in: to (its wall's address), code, player
     say    is told what happens in words; shown   is called every second once the incident is on
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # a killed notebook takes its incident along
@@ -158,6 +160,7 @@ def run(
             "healthy": healthy,
             "group": [group.path, group.version] if group else None,
             "log": [],
+            "room": room,
         }
         _serve(cast, state, shown)
     say("Its time is over: the incident has ended, and nothing of it is left.")

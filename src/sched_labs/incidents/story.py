@@ -11,6 +11,7 @@ All numbers of an incident come from `draw`.  A new folder is a new story; nothi
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import random
 import re
@@ -33,6 +34,9 @@ SETTINGS = {
     "linger_ms": "keep answers so long, to send several together",
     "poll_ms": "look for requests so often; 0: be woken by them",
     "freeze": "yes: stop a process while it is looked at",
+    "spin": "yes: workers without work try again and again; no: they sleep until work wakes them",
+    "wake_all": "yes: work wakes all workers; no: it wakes one",
+    "reuse_memory": "yes: keep the memory of one request for the next one",
 }
 
 
@@ -45,7 +49,7 @@ class Program:
     about    what it is, for the dashboard
     told     what it does while all is well
     peer     the role of whom it asks, or looks at
-    cpus     "rack" (the CPU that the story is about) or "front" (another one)
+    cpus     "rack" (the CPU that the story is about), "front" (another one) or "both"
     knobs    settings that stand in its file
     """
 
@@ -187,6 +191,16 @@ def check(name: str) -> str:
     if len(found) != 1:
         raise ParameterError(f"There is no incident {name[:40]!r}.", f"There are: {', '.join(names())}.")
     return found[0]
+
+
+def of_class(code: str) -> tuple[str, int]:
+    """(story, seed) that everybody has who names this code.  Raises ParameterError for what is no code."""
+    if not re.fullmatch(r"[A-Za-z0-9-]{4,40}", code):
+        raise ParameterError(
+            f"{code[:40]!r} is no code of a class.", "It has 4 to 40 letters, digits and hyphens."
+        )
+    number = int.from_bytes(hashlib.sha256(code.encode()).digest()[:8], "big")
+    return names()[number % len(names())], number % 1_000_000
 
 
 def needs(name: str) -> set[str]:

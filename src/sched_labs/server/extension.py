@@ -23,6 +23,7 @@ from traitlets.config import Configurable
 from .. import labs
 from ..core import store
 from ..core.errors import ParameterError, SchedLabError
+from ..incidents import board, desk
 
 BODY_LIMIT = 4096  # bytes; a prediction has under two hundred
 
@@ -146,6 +147,22 @@ class ProgressHandler(APIHandler):
         self.finish(json.dumps(table.to_dict("records")))
 
 
+class IncidentHandler(APIHandler):
+    """The dashboard of the incident that runs on this machine."""
+
+    auth_resource = "contents"
+
+    @web.authenticated
+    @authorized
+    def get(self) -> None:
+        """Return what `incidents.board.facts` says, or `{"none": why there is none}`."""
+        try:
+            said = board.facts(desk.running())
+        except SchedLabError as error:
+            said = {"none": str(error)}
+        self.finish(json.dumps(said))
+
+
 def load(server: Any) -> None:
     """Add the handlers to a Jupyter server."""
     settings = SchedLabsBook(parent=server)
@@ -158,6 +175,7 @@ def load(server: Any) -> None:
             (url_path_join(base, "book", "(.*)"), BookHandler, pages),
             (url_path_join(base, "sched-labs", "predictions"), PredictionsHandler),
             (url_path_join(base, "sched-labs", "progress"), ProgressHandler),
+            (url_path_join(base, "sched-labs", "incident"), IncidentHandler),
         ],
     )
     if settings.announce:
