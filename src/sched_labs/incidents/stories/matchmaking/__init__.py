@@ -6,8 +6,6 @@ import random
 
 from ...story import Change, Program, Repair, Story, Variant
 
-_FEWER = Repair("let two workers do it: `workers = 2`", Change("service", set={"workers": "2"}))
-
 
 def story(draw: random.Random) -> Story:
     rate, workers = draw.randint(16, 20), draw.randint(36, 44)
@@ -43,17 +41,14 @@ def story(draw: random.Random) -> Story:
                     Repair(
                         "wake one worker only: `wake_all = no`", Change("service", set={"wake_all": "no"})
                     ),
-                    _FEWER,
+                    Repair("let two workers do it: `workers = 2`", Change("service", set={"workers": "2"})),
                 ),
             ),
             Variant(
                 "busy-wait",
                 (Change("service", {"spin": 1}),),
                 "service",
-                (
-                    Repair("let workers sleep: `spin = no`", Change("service", set={"spin": "no"})),
-                    _FEWER,
-                ),
+                (Repair("let workers sleep: `spin = no`", Change("service", set={"spin": "no"})),),
             ),
             Variant(
                 "page-faults",
