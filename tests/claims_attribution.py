@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from claim_cases import Case
@@ -87,9 +88,15 @@ def off_cpu(runnable_ns: int, uninterruptible_ns: int) -> list[dict[str, Any]]:
 
 
 def beside_packets(
-    nice: int, interrupts: float, threads: float, *, half_width: float = 0.1, attributed: bool = True
+    nice: int,
+    interrupts: float,
+    threads: float,
+    *,
+    half_width: float = 0.1,
+    attributed: bool = True,
+    softirqs: float = 1e5,
 ) -> list[dict[str, Any]]:
-    """What softirqs and kernel threads took, in ms of each second."""
+    """What softirqs and kernel threads took, in ms of each second, and how many softirqs there were."""
     return [
         {
             "neighbour": "packets",
@@ -98,6 +105,7 @@ def beside_packets(
             "ms_per_s": ms,
             "ms_per_s_lo": ms * (1 - half_width),
             "ms_per_s_hi": ms * (1 + half_width),
+            "softirqs_per_s": softirqs,
             "attributed": attributed,
         }
         for part, ms in (("interrupt", interrupts), ("over_it", 1.0), ("kernel_thread", threads))
@@ -140,6 +148,9 @@ CASES: list[Case] = [
     ("L27", UNKNOWN, beside_packets(-10, 60, 0.3), "no sender of packets beside a program with nice 0"),
     ("002-062", FAILS, beside_packets(0, 60, 0) + beside_packets(-10, 58, 0), "59 ms with nice -10"),
     ("002-062", HOLDS, beside_packets(0, 60, 0) + beside_packets(-10, 6, 0), "7 ms with nice -10"),
+    # Fewer packets are the sender's smaller share of the CPU, and no packet costs less for it.
+    ("002-062", FAILS, beside_packets(0, 90, 0) + beside_packets(-10, 36, 0, softirqs=4e4), "0.93 µs each"),
+    ("002-062", UNKNOWN, beside_packets(0, 60, 0) + beside_packets(-10, 6, 0, softirqs=math.nan), "counted"),
     ("002-062", UNKNOWN, beside_packets(0, 60, 0) + beside_packets(-10, 30, 0, half_width=0.5), "either"),
     ("002-062", UNKNOWN, beside_packets(0, -0.5, 0) + beside_packets(-10, 58, 0), "hardly any"),
     ("002-062", UNKNOWN, beside_packets(0, 60, 0), "nice -10"),
