@@ -204,6 +204,30 @@ def test_a_thread_that_ends_while_it_is_looked_at_is_left_out(monkeypatch: pytes
         assert (os.getpid(), os.getpid()) not in looks.threads([os.getpid()])
 
 
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of x86-64's system calls")
+@pytest.mark.parametrize(
+    ("operation", "library", "kind"),
+    [
+        ("0x80", "/usr/lib/x86_64-linux-gnu/libc.so.6", "lock"),
+        ("0x189", "/usr/lib/x86_64-linux-gnu/libc.so.6", "condition"),
+        ("0x80", "/lib/x86_64-linux-gnu/libpthread-2.31.so", "lock"),
+        ("0x80", "/usr/local/bin/a-go-program", "lock or condition"),  # whose idle threads wait so
+        ("0x80", "/lib/ld-musl-x86_64.so.1", "lock or condition"),
+    ],
+)
+def test_only_glibcs_waits_tell_a_lock_from_a_condition(
+    operation: str, library: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {
+        "/proc/7/task/8/syscall": f"202 0x5000 {operation} 0x2 0x0 0x0 0x0 0x7ffd10 0x7f1234",
+        "/proc/7/maps": f"400000-401000 r-xp 0 08:01 1 /x\n7f1000-7f2000 r-xp 0 08:01 2      {library}",
+    }
+    looks._in_glibc.cache_clear()
+    monkeypatch.setattr(files, "read", said.get)
+    assert looks._lock_or_condition(7, "/proc/7/task/8") == kind
+    looks._in_glibc.cache_clear()
+
+
 def test_an_interrupt_reports_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runqlat, "available", lambda: NO_HELPER)
     with Command([PYTHON, "-c", SPIN]) as command:

@@ -7,6 +7,7 @@ Documentation/filesystems/proc.rst, admin-guide/cgroup-v2.rst, accounting/psi.rs
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import time
@@ -42,8 +43,10 @@ SLEEPS = {
 OTHER_SLEEP = "something else"
 UNINTERRUPTIBLE = "something uninterruptible"
 _FUTEX_CALLS = {"x86_64": "202", "aarch64": "98"}
-# glibc waits for a mutex with FUTEX_WAIT (0) or FUTEX_LOCK_PI (6, 13), else with FUTEX_WAIT_BITSET.
+# glibc waits for a mutex with FUTEX_WAIT (0) or FUTEX_LOCK_PI (6, 13), else with FUTEX_WAIT_BITSET.  Others
+# (Go's runtime, musl) wait for work with FUTEX_WAIT too.
 _MUTEX_OPERATIONS = (0, 6, 13)
+_GLIBC = re.compile(r"/(libc|libpthread)(\.so\.\d|-2\.\d+\.so)$")
 
 
 @dataclass(frozen=True)
@@ -120,16 +123,28 @@ def sleep_of(thread: Thread) -> str | None:
     where = files.read(f"{folder}/wchan") or ""
     for kind, marks in SLEEPS.items():
         if any(mark in where for mark in marks):
-            return _lock_or_condition(folder) if marks[0] == "futex" else kind
+            return _lock_or_condition(thread.pid, folder) if marks[0] == "futex" else kind
     return UNINTERRUPTIBLE if thread.state == "D" else OTHER_SLEEP
 
 
-def _lock_or_condition(folder: str) -> str:
+def _lock_or_condition(pid: int, folder: str) -> str:
     """Which of both, from the arguments of the system call; it takes the right to trace the process."""
     words = (files.read(f"{folder}/syscall") or "").split()
-    if len(words) < 3 or words[0] != _FUTEX_CALLS.get(os.uname().machine):
+    if len(words) != 9 or words[0] != _FUTEX_CALLS.get(os.uname().machine):
+        return "lock or condition"
+    if not _in_glibc(pid, int(words[8], 16)):
         return "lock or condition"
     return "lock" if int(words[2], 16) & 0x7F in _MUTEX_OPERATIONS else "condition"
+
+
+@functools.lru_cache(maxsize=4096)  # a program waits in few places, and a look at all mappings is dear
+def _in_glibc(pid: int, address: int) -> bool:
+    """Whether the code at an address of a process is glibc's, as a library."""
+    for line in (files.read(f"/proc/{pid}/maps") or "").splitlines():
+        first, _, last = line.partition(" ")[0].partition("-")
+        if int(first, 16) <= address < int(last, 16):
+            return bool(_GLIBC.search(line))
+    return False
 
 
 def timer_slack_ns(tid: int) -> int | None:

@@ -114,8 +114,9 @@ def observe(
         text = f"It was there for {1000 * seen.window_s:.0f} ms only: what so short a time shows is chance."
         notes.append(Note("flag", text))
     if seen.ended:
+        threads = "1 thread" if seen.ended == 1 else f"{seen.ended:,} threads"
         text = (
-            f"{seen.ended:,} threads ended meanwhile. Their last {1000 * seen.pause_s:.0f} ms at most "
+            f"{threads} ended meanwhile. Their last {1000 * seen.pause_s:.0f} ms at most "
             "are not in the table, nor is a thread that lived no longer than that."
         )
         notes.append(Note("info", text))
