@@ -26,7 +26,8 @@ BUILD_S = 2400  # for all chapters, beside other programs
 # Which files need what takes minutes; the rest is what everybody runs.
 _TAKE_LONG = {
     "guests": ("test_kernels_live", "test_kernels_throttling", "test_schedulers_guests"),
-    "pages": ("test_book", "test_book_server", "test_demo", "test_pages"),
+    "pages": ("test_book", "test_book_server", "test_demo"),
+    "opened": ("test_pages",),
     "labs": ("test_incidents_live", "test_labs", "test_labs_answers", "test_watch_troubles"),
     "system": (
         "test_faults",
@@ -41,29 +42,46 @@ _TAKE_LONG = {
 _ONE_GUEST = "test_a_guest_that_has_booted_once_is_not_booted_again"  # for everybody, too
 # Nobody's numbers change when these run beside one another, on every CPU that there is.
 _COMPUTE = (
+    "test_agreement",
+    "test_bandwidth",
     "test_bandwidth_figures",
+    "test_book",  # whose chapters' numbers nobody looks at
     "test_book_generated",
     "test_calculators",
     "test_claims",
+    "test_classroom",
     "test_controls",
+    "test_cut",
     "test_defence",
+    "test_environment",
     "test_explorables",
+    "test_explore",
+    "test_exports",
     "test_figures",
     "test_figures_browser",
+    "test_incidents",
+    "test_kernels",
     "test_lab_pages",
+    "test_labs_compare",
     "test_needs",
     "test_pages",  # once the book is built
     "test_predictions",
     "test_properties",
     "test_prose",
+    "test_result",
+    "test_rulers",
     "test_stats",
     "test_tables",
 )
-_MEASURE = {"own_lock", "tiny", "tiny_watched"}  # fixtures of what runs workloads, in those files too
+# Fixtures of what runs workloads or keeps time, in those files too, and of what is made once for several.
+_MEASURE = {"own_lock", "server", "small_book", "tiny", "tiny_watched"}
+VIRTUAL_LAB = "09-beat-eevdf"  # in virtual time: what else the machine does decides nothing
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if item.path.stem == "test_properties":
+            item.add_marker("cases")
         for mark, files in _TAKE_LONG.items():
             if item.path.stem in files and item.name != _ONE_GUEST:
                 item.add_marker(mark)

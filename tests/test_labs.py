@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import VIRTUAL_LAB
 
 from sched_labs import cli, labs, machine
 from sched_labs.core import registry
@@ -69,7 +70,11 @@ def test_whatever_the_sheet_compiles_is_laid_out(lab: labs.Lab, data: Path) -> N
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("lab", LABS, ids=NAMES)
+@pytest.mark.parametrize(
+    "lab",
+    [pytest.param(lab, marks=[pytest.mark.computes] * (lab.name == VIRTUAL_LAB)) for lab in LABS],
+    ids=NAMES,
+)
 def test_the_solution_passes_and_the_starter_does_not(lab: labs.Lab) -> None:
     if lab.name in NEEDS_TWO and len(machine.survey().cpus_allowed) < 2:
         pytest.skip("this lab needs two CPUs")

@@ -14,11 +14,20 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import VIRTUAL_LAB
 
 from sched_labs import labs, machine
 from sched_labs.limits import cgroups
 
 ANSWERS = sorted((Path(__file__).parent / "lab_answers").glob("*/*/*"))
+EACH = [
+    pytest.param(
+        folder,
+        marks=[pytest.mark.computes] * (folder.parts[-3] == VIRTUAL_LAB),
+        id=f"{folder.parts[-3]}-{folder.name}",
+    )
+    for folder in ANSWERS
+]
 NEED_TWO = {"02-noisy-neighbour", "03-place-four-threads"}
 BY_THE_LIBRARY = (
     "from sched_labs import switches\n"
@@ -83,7 +92,7 @@ def judged(lab: labs.Lab, folder: Path) -> labs.Report:
     return labs.Report(lab.name, 1, tuple(judge.findings), tuple(judge.remarks))
 
 
-@pytest.mark.parametrize("folder", ANSWERS, ids=lambda folder: f"{folder.parts[-3]}-{folder.name}")
+@pytest.mark.parametrize("folder", EACH)
 def test_an_answer_is_judged_as_it_deserves(folder: Path) -> None:
     lab = labs.find(folder.parts[-3])
     if lab.name in NEED_TWO and len(machine.survey().cpus_allowed) < 2:

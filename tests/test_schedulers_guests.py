@@ -16,11 +16,13 @@ from sched_labs.schedulers import contests, trial
 
 WRONG = Path(__file__).with_name("schedulers")
 KERNELS = ("6.18", "7.3")
+# In virtual time, and with no digit compared: what else the machine does decides nothing.
+BESIDE_OTHERS = pytest.mark.computes
 EXAMPLES = ("fifo", "per_cpu", "fair", "deadline", "short_first")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _can_boot() -> None:
+def _can_boot(own_lock: None) -> None:
     try:
         compiling.compiled(compiling.KERNELS_OWN)
         trial.libbpf()
@@ -34,6 +36,7 @@ def _can_boot() -> None:
         pytest.skip(error.what)
 
 
+@BESIDE_OTHERS
 @pytest.mark.parametrize(
     ("file", "said"),
     [
@@ -56,6 +59,7 @@ def test_a_wrong_scheduler_is_told_what_is_wrong(file: str, said: str) -> None:
     assert caught.value.remedy
 
 
+@BESIDE_OTHERS
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_runs_every_thread_of_the_workload(example: str, kernel: str) -> None:
