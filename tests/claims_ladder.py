@@ -213,7 +213,12 @@ def after(
 EIGHT = after("processes_8", 17_000, 16_500)
 TLB: list[Case] = [
     ("000-006", HOLDS, [EIGHT, after("thread", 15_000)], "1024 pages: 15 µs more after a switch to a thread"),
-    ("000-006", FAILS, [EIGHT, after("thread", 100)], "100 ns more after a switch to a thread, 17 µs more after"),
+    (
+        "000-006",
+        FAILS,
+        [EIGHT, after("thread", 100)],
+        "100 ns more after a switch to a thread, 17 µs more after",
+    ),
     ("000-006", UNKNOWN, [EIGHT, after("thread", 8_500)], "span one half"),
     ("000-006", UNKNOWN, [after("processes_8", 900, 20, seen=False)], "no loss either"),
     ("000-006", UNKNOWN, [EIGHT, after("thread", 100, pages=64)], "did not walk 1024 pages"),
