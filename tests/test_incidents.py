@@ -7,6 +7,7 @@ import csv
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -309,6 +310,21 @@ def test_a_wall_that_cannot_be_reached_costs_nothing(capsys: pytest.CaptureFixtu
     assert "The incident goes on without it" in capsys.readouterr().err
     incident_cli._tell(options, None, {})
     assert capsys.readouterr().err == ""
+
+
+def test_an_answer_goes_to_the_wall_of_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = running("ledger", "lock")
+    monkeypatch.setattr(desk, "running", lambda: one)
+    monkeypatch.setattr(evidence, "measure", lambda found: 4.0)
+    with wall.Wall("127.0.0.1", 0, "blue-7") as screen:
+        threading.Thread(target=screen.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        to = f"127.0.0.1:{screen.server_address[1]}"
+        one.state["room"] = {"to": to, "code": "blue-7", "player": "0" * 16}
+        assert cli.main(["incident", "answer", "overload", "--evidence", "4"]) == 1
+        assert screen.text().startswith("1 began; 0 have the cause")
+        assert cli.main(["incident", "answer", "lock", "--evidence", "4"]) == 0
+        assert screen.text() == "1 began; 1 have the cause, 1 have proved it, 0 have mended it."
+        screen.shutdown()
 
 
 def test_a_second_incident_is_refused_while_one_runs() -> None:
