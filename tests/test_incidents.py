@@ -203,6 +203,17 @@ def test_a_repair_is_judged_by_the_level_the_load_and_everybodys_work(
     assert verdict.right is right and said in str(verdict)
 
 
+@pytest.mark.parametrize(("others", "right"), [(0.3, False), (0.5, False), (0.7, None)])
+def test_beside_very_much_else_nothing_is_judged_however_busy_it_was_before(
+    others: float, right: bool | None
+) -> None:
+    busy = {"others_share": others}
+    found = {**reading(0.5, service={}, batch={"work_per_s": 100.0}), **busy}
+    assert judge.judged(found, {**HEALTHY, **busy}, NAMED).right is right
+    well = {**found, "level": 0.98}
+    assert judge.judged(well, {**HEALTHY, **busy}, NAMED).right is True, "what is well is well"
+
+
 def test_a_quantile_is_the_upper_edge_of_its_bin() -> None:
     bins = [0] * meter.BINS
     bins[4 * 10] = 99  # 1024 to 1280 µs

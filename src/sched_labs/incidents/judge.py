@@ -17,6 +17,7 @@ NEAR = 0.1  # how far a service level or work may be from the healthy run's
 _SAME_LOAD = 0.05
 # Of all CPUs, more than in the healthy run: then a run that is not well says nothing.
 _OTHERS = 0.15
+_MOST_OTHERS = 0.6  # ... and whatever the healthy run had: then it was well by luck
 _STOLEN = 0.05
 _SETTLE_S = 2.0
 
@@ -113,7 +114,7 @@ def judged(found: dict[str, Any], healthy: dict[str, Any], names: dict[str, str]
     if not missing:
         return Verdict(True, (*lines, "Mended: the service is well, and everybody's work is done."))
     busy = (
-        found["others_share"] > healthy["others_share"] + _OTHERS
+        found["others_share"] > min(healthy["others_share"] + _OTHERS, _MOST_OTHERS)
         or found["stolen_share"] > healthy["stolen_share"] + _STOLEN
     )
     if busy:
