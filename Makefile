@@ -1,5 +1,5 @@
-# make live    set up, measure the chapters on this machine, build the book and serve it, live
-# make book    the same without serving
+# make live    set up, serve the book, live, and measure its chapters on this machine meanwhile
+# make book    set up, measure the chapters and build the book
 # make instructors    the book once more, with agendas and the notes on the labs, right answers among them
 # make test    set up and run the tests that an everyday change needs: test-computed on all CPUs, then test-measured
 # make test-all   the same, and then test-together (twenty times as many cases, guests in virtual time, small books), test-pages (the book in a browser) and test-rest (other guests, labs, servers, other users)

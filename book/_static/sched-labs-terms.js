@@ -9,6 +9,7 @@
   if (!article || location.pathname.endsWith("/glossary.html")) return;
 
   const wanted = new Map(Object.entries(window.schedLabsGlossary).map(([name, text]) => [name.toLowerCase(), text]));
+  if (wanted.size === 0) return; // a pattern of no words fits everywhere
   const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
   const names = [...wanted.keys()].sort((a, b) => b.length - a.length).map(escaped);
   const pattern = new RegExp(`(?<![\\w-])(${names.join("|")})(s|es)?(?![\\w-])`, "i");

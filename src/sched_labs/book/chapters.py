@@ -57,6 +57,13 @@ class Chapter:
         return self.name.rpartition("/")[2]
 
     @property
+    def title(self) -> str:
+        """Its first heading."""
+        text = self.source.read_text(encoding="utf-8") if self.source.is_file() else ""
+        found = re.search(r"^# (.+)$", text, re.MULTILINE)
+        return found[1] if found else self.short
+
+    @property
     def notes(self) -> Path | None:
         """What a course tells instructors of it, in `instructor.md` beside the text; None without."""
         path = self.source.with_name("instructor.md")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..core.errors import SchedLabError
-from . import pages, shipped
+from . import behind, pages, shipped
+from .behind import Behind, Board
 from .chapters import Chapter, Checkout, chapters, checkout
-from .measure import PROFILES, Failure, measure
+from .measure import PROFILES, Failure, done, measure
 from .progress import Terminal
 
 
@@ -22,9 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal = Terminal()
     try:
         book = checkout(options.root)
-        whole = options.command == "serve" or _build(book, options, terminal)
         if options.command == "build":
-            return 0 if whole else 1
+            return 0 if _build(book, options, terminal) else 1
+        if options.command == "behind":
+            return 0 if _behind(book, options) else 1
+        measuring = _first_pages(book, options, terminal) if options.command == "live" else None
         from ..server import serve
 
         serve.run(
@@ -33,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             port=options.port,
             browser=options.browser,
             forwarded=options.forwarded,
+            measuring=measuring,
         )
     except SchedLabError as error:
         terminal.say(f"sched-labs: {error}")
@@ -46,13 +50,10 @@ def _build(book: Checkout, options: argparse.Namespace, terminal: Terminal) -> b
     """Measure the chapters and make the pages; whether every cell and every claim's check ran to its end."""
     parts = chapters(book)
     _introduce(terminal)
-
-    def made(part: Chapter) -> Failure | None:
-        return measure(book, part, options.profile, terminal, fresh=options.fresh)
-
-    # What measures has the machine to itself; what only draws need not.
-    with ThreadPoolExecutor(2) as side_by_side:
-        every = side_by_side.map(made, parts) if options.profile == shipped.PROFILE else map(made, parts)
+    if options.profile == shipped.PROFILE:
+        failures = _shipped(book, parts, terminal, fresh=options.fresh)
+    else:
+        every = [measure(book, part, options.profile, terminal, fresh=options.fresh) for part in parts]
         failures = [failure for failure in every if failure is not None]
     broken = pages.build(book, parts, terminal, instructors=options.instructors)
     for failure in failures:
@@ -61,6 +62,58 @@ def _build(book: Checkout, options: argparse.Namespace, terminal: Terminal) -> b
         terminal.say(f"\n{sentence}")
     terminal.say(f"pages: {_place(book, options) / 'index.html'}")
     return not failures and not broken
+
+
+def _shipped(
+    book: Checkout, parts: Sequence[Chapter], terminal: Terminal, *, fresh: bool = False
+) -> list[Failure]:
+    """Make chapters of the runs that ship with the book: what measures nothing need not have the machine."""
+
+    def made(part: Chapter) -> Failure | None:
+        return measure(book, part, shipped.PROFILE, terminal, fresh=fresh)
+
+    with ThreadPoolExecutor(2) as side_by_side:
+        return [failure for failure in side_by_side.map(made, parts) if failure is not None]
+
+
+def _first_pages(book: Checkout, options: argparse.Namespace, terminal: Terminal) -> Behind | None:
+    """Make pages of what was measured before and of what ships with the book; what measures the rest."""
+    parts = chapters(book)
+    missing = [part for part in parts if not done(book, part, options.profile)]
+    for failure in _shipped(book, missing, terminal):
+        _report(failure, terminal)
+    pages.build(book, parts, terminal, instructors=options.instructors, again=True)
+    due = parts if options.fresh else missing
+    if not due or options.profile == shipped.PROFILE:
+        return None
+    words = ["behind", "--root", str(book.root), "--profile", options.profile]
+    words += [f"--{name}" for name in ("fresh", "instructors") if getattr(options, name)]
+    return Behind(words, _standing(book))
+
+
+def _behind(book: Checkout, options: argparse.Namespace) -> bool:
+    parts = chapters(book)
+    due = [part for part in parts if options.fresh or not done(book, part, options.profile)]
+    board = Board(_standing(book), book, parts, due)
+    _introduce(board)
+
+    def measured(part: Chapter, let_pass: Callable[[], None]) -> Failure | None:
+        failure = measure(
+            book, part, options.profile, board, fresh=options.fresh, keep_failed=False, before_cell=let_pass
+        )
+        if failure:
+            _report(failure, board)
+        return failure
+
+    def written() -> bool:
+        return not pages.build(book, parts, board, instructors=options.instructors, again=True)
+
+    return behind.run(due, board, measured, written)
+
+
+def _standing(book: Checkout) -> Path:
+    """Where the process that measures behind the server tells it how the chapters stand."""
+    return book.build / "measuring.json"
 
 
 def _place(book: Checkout, options: argparse.Namespace) -> Path:
@@ -99,8 +152,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sched-labs book", description="Measure, build and serve the book.")
     parser.add_argument(
         "command",
-        choices=("build", "live", "serve"),
-        help="build: measure and make the pages; live: then serve them too; serve: serve what is there",
+        choices=("build", "live", "serve", "behind"),
+        help="build: measure and make the pages; live: serve them at once, and measure meanwhile; "
+        "serve: serve what is there; behind: the measuring of `live`, which ends with its standard input",
     )
     parser.add_argument(
         "--profile",

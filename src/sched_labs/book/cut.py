@@ -130,6 +130,7 @@ def chapter_code(notebook: Any, page: Page) -> str:
         "cells": [cell.source for cell in code],
         "here": page.indices,
         "seconds": [took_s(cell) for cell in code],
+        "made": notebook.metadata.get("sched_labs", {}).get("measured_at"),
     }
     told = json.dumps(whole).replace("<", "\\u003c")
     return f'<script type="application/json" class="sl-chapter">{told}</script>'

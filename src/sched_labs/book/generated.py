@@ -243,7 +243,7 @@ def _verdicts(made_from: Material) -> str:
             f'<details class="sl-kind"><summary>{summary}</summary>{inside}</details>'
         )
     # A chapter's experiments lie in the folder of its name: 01-context-switch, context_switch.
-    titles = {part.short.lstrip("0123456789-").replace("-", "_"): _title(part) for part in made_from.parts}
+    titles = {part.short.lstrip("0123456789-").replace("-", "_"): part.title for part in made_from.parts}
     counts = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.most_common())
     found = [f'<p class="sl-claims-said"><strong>{sum(outcomes.values())} sentences: {counts}.</strong></p>']
     for chapter, kinds in by_chapter.items():
@@ -254,12 +254,6 @@ def _verdicts(made_from: Material) -> str:
     if without:
         found += ["### Not judged here", _table(("people say", "source", "why not"), without)]
     return "\n\n".join(found)
-
-
-def _title(part: Chapter) -> str:
-    text = part.source.read_text(encoding="utf-8") if part.source.is_file() else ""
-    found = re.search(r"^# (.+)$", text, re.MULTILINE)
-    return found[1] if found else part.short
 
 
 def _summarises(mine: Result) -> bool:

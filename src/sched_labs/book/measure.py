@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,19 +54,28 @@ class Failure:
 
 
 def measure(
-    book: Checkout, chapter: Chapter, profile: str, terminal: Terminal, *, fresh: bool = False
+    book: Checkout,
+    chapter: Chapter,
+    profile: str,
+    terminal: Terminal,
+    *,
+    fresh: bool = False,
+    keep_failed: bool = True,
+    before_cell: Callable[[], None] = lambda: None,
 ) -> Failure | None:
     """Run `chapter` unless all it is made of is unchanged since it last ran; return the cell that failed.
 
     The executed notebook goes to `_build/measured/`; one with a failed cell is kept too, because its page
-    shows what happened, but it never counts as done.
+    shows what happened, but it never counts as done.  Without `keep_failed` the one before it stays.
+
+    before_cell  called when a cell is about to run, and waited for
     """
     import jupytext  # type: ignore[import-untyped]
     import nbformat
 
-    target = book.measured / f"{chapter.name}.ipynb"
+    target = _notebook(book, chapter)
     inputs = fingerprint(chapter, profile)
-    if not fresh and _made_from(target) == inputs:
+    if not fresh and done(book, chapter, profile):
         terminal.say(
             f"{chapter.name}: measured before with this code on this machine, kept (FRESH=1 measures again)"
         )
@@ -83,9 +93,11 @@ def measure(
         shutil.rmtree(runs, ignore_errors=True)
     runs.mkdir(parents=True, exist_ok=True)
     began = time.time() - 1  # a file system may round
-    failure = _run(book, chapter, notebook, profile, terminal, runs)
+    failure = _run(book, chapter, notebook, profile, terminal, runs, before_cell)
     if not failure:
         _drop_unused(runs, began)
+    elif not keep_failed:
+        return failure
     notebook.metadata[_KEY] = {
         "inputs": None if failure else inputs,
         "profile": profile,
@@ -96,6 +108,24 @@ def measure(
     nbformat.write(notebook, partial)
     partial.replace(target)
     return failure
+
+
+def done(book: Checkout, chapter: Chapter, profile: str) -> bool:
+    """Whether a chapter has run to its end in this profile, and all it is made of is unchanged since."""
+    return about(book, chapter).get("inputs") == fingerprint(chapter, profile)
+
+
+def about(book: Checkout, chapter: Chapter) -> dict[str, Any]:
+    """What a chapter that ran says of its run: inputs, profile, measured_at; nothing where there is none."""
+    import nbformat
+
+    target = _notebook(book, chapter)
+    said = nbformat.read(target, as_version=4).metadata.get(_KEY, {}) if target.is_file() else {}
+    return dict(said)
+
+
+def _notebook(book: Checkout, chapter: Chapter) -> Path:
+    return book.measured / f"{chapter.name}.ipynb"
 
 
 def fingerprint(chapter: Chapter, profile: str) -> str:
@@ -126,16 +156,6 @@ def _ingredients(text: str) -> set[Path]:
     return files
 
 
-def _made_from(target: Path) -> str | None:
-    import nbformat
-
-    if not target.is_file():
-        return None
-    metadata: dict[str, Any] = nbformat.read(target, as_version=4).metadata
-    value = metadata.get(_KEY, {}).get("inputs")
-    return value if isinstance(value, str) else None
-
-
 def _drop_unused(runs: Path, since: float) -> None:
     """Take kept runs away that the chapter did not ask for."""
     for path in runs.iterdir():
@@ -144,7 +164,13 @@ def _drop_unused(runs: Path, since: float) -> None:
 
 
 def _run(
-    book: Checkout, chapter: Chapter, notebook: Any, profile: str, terminal: Terminal, runs: Path
+    book: Checkout,
+    chapter: Chapter,
+    notebook: Any,
+    profile: str,
+    terminal: Terminal,
+    runs: Path,
+    before_cell: Callable[[], None],
 ) -> Failure | None:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -159,6 +185,7 @@ def _run(
         nonlocal current
         if cell_index in numbers:
             current = cell_index
+            before_cell()
             follower.cell(numbers[cell_index])
 
     measures = profile != shipped.PROFILE

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,17 @@ from .progress import Terminal
 
 _STAMP = ".made-from"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
+_IN_COMMON = ("_config.yml", "_toc.yml", "book/_static/*", "book/_static/*/*", "book/_ext/*")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def build(
-    book: Checkout, parts: list[Chapter], terminal: Terminal, *, instructors: bool = False
+    book: Checkout,
+    parts: list[Chapter],
+    terminal: Terminal,
+    *,
+    instructors: bool = False,
+    again: bool = False,
 ) -> list[str]:
     """Build `_build/html` from the texts and the chapters in `_build/measured`, unless it is made from these.
 
@@ -37,10 +45,13 @@ def build(
     Sphinx works in a folder of its own and the result is put in place at the end: a server of the old pages
     never shows half of the new ones, and a page or a picture that is gone leaves nothing behind.
     Any warning of Sphinx (a link to nowhere, TeX that nobody understands) is an error.
+
+    again  for a book that is soon built again, a chapter at a time: what Sphinx knows is kept, and it writes
+           only the pages that changed, as long as what they have in common stays the same
     """
     staged = book.build / "source"
     place = book.for_instructors if instructors else book.html
-    broken = _stage(book, parts, staged, instructors)
+    broken = _stage_over(book, parts, staged, instructors)
     inputs = _digest(staged)
     stamp = place / _STAMP
     if stamp.is_file() and stamp.read_text(encoding="ascii") == inputs:
@@ -48,7 +59,10 @@ def build(
         return broken
     terminal.say("pages: building")
     work = book.build / "work"
-    shutil.rmtree(work, ignore_errors=True)
+    common, known = _digest(staged, _IN_COMMON), work / _STAMP
+    if not (again and known.is_file() and known.read_text(encoding="ascii") == common):
+        shutil.rmtree(work, ignore_errors=True)
+    known.unlink(missing_ok=True)  # until it is whole
     log = book.build / "sphinx.log"
     command = [
         *(
@@ -68,9 +82,14 @@ def build(
             "\n".join(["The pages could not be built:", *said[-20:]]),
             f"Everything that Sphinx said is in {log}.",
         )
-    (work / "_build" / "html" / _STAMP).write_text(inputs, encoding="ascii")
-    _put_in_place(work / "_build" / "html", place)
-    shutil.rmtree(work)
+    made = work / "_build" / "html"
+    if again:
+        known.write_text(common, encoding="ascii")
+        made = Path(shutil.copytree(made, work / "copy"))
+    (made / _STAMP).write_text(inputs, encoding="ascii")
+    _put_in_place(made, place)
+    if not again:
+        shutil.rmtree(work)
     return broken
 
 
@@ -85,6 +104,19 @@ def _put_in_place(new: Path, place: Path) -> None:
         place.rename(old)
     new.rename(place)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _stage_over(book: Checkout, parts: list[Chapter], staged: Path, instructors: bool) -> list[str]:
+    """Stage anew; a file that stays the same keeps its time, by which Sphinx knows it."""
+    fresh = staged.with_suffix(".new")
+    broken = _stage(book, parts, fresh, instructors)
+    for new in fresh.rglob("*"):
+        old = staged / new.relative_to(fresh)
+        if new.is_file() and old.is_file() and filecmp.cmp(new, old, shallow=False):
+            shutil.copystat(old, new)
+    shutil.rmtree(staged, ignore_errors=True)
+    fresh.rename(staged)
+    return broken
 
 
 def _stage(book: Checkout, parts: list[Chapter], staged: Path, instructors: bool) -> list[str]:
@@ -177,8 +209,8 @@ def still(notebook: Any) -> None:
         cell.outputs = kept
 
 
-def _digest(folder: Path) -> str:
+def _digest(folder: Path, kinds: Sequence[str] = ("**/*",)) -> str:
     digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+    for path in sorted({p for kind in kinds for p in folder.glob(kind) if p.is_file()}):
         digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()

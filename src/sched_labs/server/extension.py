@@ -10,13 +10,14 @@ from __future__ import annotations
 import ipaddress
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyter_server.utils import url_path_join
 from tornado import web
+from tornado.ioloop import PeriodicCallback
 from traitlets import Bool, Unicode
 from traitlets.config import Configurable
 
@@ -25,6 +26,11 @@ from ..core import store
 from ..core.errors import ParameterError, SchedLabError
 from ..incidents import board, desk
 
+if TYPE_CHECKING:
+    from ..book.behind import Behind
+
+measuring: Behind | None = None  # what measures chapters behind this server, in the same process
+_LOOK_EVERY_MS = 500
 BODY_LIMIT = 4096  # bytes; a prediction has under two hundred
 
 _POLICY = "; ".join(
@@ -82,6 +88,10 @@ class BookHandler(JupyterHandler, web.StaticFileHandler):
         """Have browsers ask again each time: the book is built anew while the server runs."""
         self.set_header("Cache-Control", "no-cache")
 
+    def compute_etag(self) -> str | None:
+        """Nothing: Tornado keeps a digest for good, and the page may be another one; its time tells."""
+        return None
+
     def validate_absolute_path(self, root: str, absolute_path: str) -> str | None:
         """Refuse hidden files, and say what to do when there is no book; the parent refuses the outside."""
         if not (Path(root) / "index.html").is_file():
@@ -131,6 +141,18 @@ class PredictionsHandler(APIHandler):
         self.finish(json.dumps(said))
 
 
+class MeasuringHandler(APIHandler):
+    """How the chapters stand that are measured behind the book."""
+
+    auth_resource = "contents"
+
+    @web.authenticated
+    @authorized
+    def get(self) -> None:
+        """Return what `book.behind.Board` tells, or an empty object where nothing is measured."""
+        self.finish(json.dumps(measuring.standing() if measuring else {}))
+
+
 class ProgressHandler(APIHandler):
     """How far the reader has come with the labs."""
 
@@ -176,10 +198,19 @@ def load(server: Any) -> None:
             (url_path_join(base, "sched-labs", "predictions"), PredictionsHandler),
             (url_path_join(base, "sched-labs", "progress"), ProgressHandler),
             (url_path_join(base, "sched-labs", "incident"), IncidentHandler),
+            (url_path_join(base, "sched-labs", "measuring"), MeasuringHandler),
         ],
     )
+    if measuring:
+        PeriodicCallback(lambda: _give_way(server, measuring), _LOOK_EVERY_MS).start()
     if settings.announce:
         server.io_loop.call_later(0, _announce, server)
+
+
+def _give_way(server: Any, measuring: Behind) -> None:
+    """What a reader runs, on a page or in JupyterLab, goes before the next cell of a chapter."""
+    states = {kernel["execution_state"] for kernel in server.kernel_manager.list_kernels()}
+    measuring.reader_runs("busy" in states)
 
 
 def _announce(server: Any) -> None:

@@ -7,17 +7,21 @@ in the host's browser stays good.  `address()` tells it, as `sched-labs url` doe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ..core import store
 from ..core.errors import SchedLabError
 from . import desk
+
+if TYPE_CHECKING:
+    from ..book.behind import Behind
 
 _SETTINGS = Path(__file__).with_name("lab-settings")
 
@@ -29,11 +33,13 @@ def run(
     port: int = 8888,
     browser: bool = False,
     forwarded: int | None = None,
+    measuring: Behind | None = None,
 ) -> NoReturn:
     """Serve until Ctrl-C, then end this process.
 
     `html` holds the finished pages, `notebooks` the chapters by name, of which the reader gets copies.
     `forwarded`: this is a virtual machine, and the reader's browser comes through this port of its host.
+    `measuring` measures chapters meanwhile, and ends with the server.
     """
     if not (html / "index.html").is_file():
         raise SchedLabError("There are no pages to serve yet.", "Build them with `make book`.")
@@ -50,6 +56,8 @@ def run(
 
     from jupyterlab.labapp import LabApp
 
+    from . import extension
+
     # Started in this process, so that the token stands in no list of processes.
     if forwarded is None:
         given = arguments(html, own, port=port, browser=browser, token=secrets.token_hex(24))
@@ -62,7 +70,9 @@ def run(
             "--ServerApp.allow_remote_access=False",
             f"--ServerApp.custom_display_url=http://localhost:{forwarded}",
         ]
-    LabApp.launch_instance(given)
+    extension.measuring = measuring
+    with measuring or contextlib.nullcontext():
+        LabApp.launch_instance(given)
     # The server is down, but a worker thread that it left asleep would keep this process for good. A kernel
     # that was just being started ends with its parent.
     sys.stdout.flush()

@@ -11,4 +11,5 @@ def main() -> int:
             page = Path(work, "_build/html", source.relative_to(staged)).with_suffix(".html")
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    Path(work, "_build/html/index.html").touch()
     return 0
