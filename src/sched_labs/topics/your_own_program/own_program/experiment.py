@@ -24,6 +24,7 @@ WORKERS = 2
 WORK_US = 1000
 LEAST_S = 0.3
 LONGEST_S = 60.0
+PREPARED_S = 300.0  # the probes at most: in an emulated machine they are compiled for minutes
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -65,9 +66,9 @@ def _shop(seconds: float, *options: str, workers: int = WORKERS) -> Iterator[wor
         "--work-us",
         str(WORK_US),
         "--duration-ms",
-        str(round(1e3 * seconds + 60_000)),
+        str(round(1e3 * (seconds + PREPARED_S))),
     ]
-    with workloads.start("orders", [*lasts, *options], deadline_s=seconds + 90) as shop:
+    with workloads.start("orders", [*lasts, *options], deadline_s=seconds + PREPARED_S + 30) as shop:
         yield shop
 
 
@@ -105,9 +106,12 @@ def _rival(seconds: float) -> Iterator[workloads.Workload]:
         "--workers",
         str(2 * len(machine.survey().cpus_allowed)),
         "--duration-ms",
-        str(round(1e3 * seconds + 60_000)),
+        str(round(1e3 * (seconds + PREPARED_S))),
     ]
-    with workloads.start("burn", lasts, deadline_s=seconds + 90) as rival, _shop(seconds) as shop:
+    with (
+        workloads.start("burn", lasts, deadline_s=seconds + PREPARED_S + 30) as rival,
+        _shop(seconds) as shop,
+    ):
         rival.go()
         yield shop
 
