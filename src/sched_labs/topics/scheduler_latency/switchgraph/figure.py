@@ -93,7 +93,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             alignment="left",
         )
     said = "" if recorded is None else _caption(frame(recorded))
-    words = f" In the recorded run: {said}" if said and said != _caption(table) else ""
+    words = (
+        " In the recorded run it is the same."
+        if said == _caption(table)
+        else said and f" In the recorded run: {said}"
+    )
     return Figure(
         drawing,
         KIND,
