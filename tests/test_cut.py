@@ -62,7 +62,8 @@ def test_every_page_knows_the_code_of_the_whole_chapter() -> None:
     script = cut.chapter_code(notebook, made[3])
     assert script.count("</script>") == 1
     told = json.loads(script.partition(">")[2].rpartition("<")[0])
-    assert told == {"cells": ["'</script>'", "draw()", "draw(2)"], "here": [2], "seconds": [None] * 3}
+    cells = ["'</script>'", "draw()", "draw(2)"]
+    assert told == {"cells": cells, "here": [2], "seconds": [None] * 3, "made": None}
 
 
 def test_a_page_knows_how_long_its_cells_took() -> None:
