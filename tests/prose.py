@@ -325,7 +325,7 @@ def even_machine(kind: str, given: dict[str, Any]) -> Result:
         names = list(dict.fromkeys(run.data[column])) if names is None else names
         _rename(run, column, names, list(reversed(names)), every=2)
     run.tables.pop("waits", None)
-    if kind == "slices.sweep":  # neither /boot nor /proc has the kernel's configuration
+    if kind in ("slices.sweep", "ticks.gaps"):  # neither /boot nor /proc has the kernel's configuration
         run.machine["hz"] = None
     if kind == "own_program.watch" and given.get("trouble"):  # found, but second
         found = run.tables["findings"]
