@@ -48,7 +48,7 @@ def move(
 SAME = move("same_cpu")
 MOVE_CASES: list[Case] = [
     ("000-116", HOLDS, [SAME, move(), move("other_node", ratio=30)], "another core, said 8: 8 with 64 KiB"),
-    ("000-116", FAILS, [move(ratio=20, kib=16), move(ratio=8)], "said 8: 20 with 16 KiB and 8 with 64 KiB"),
+    ("000-116", FAILS, [move(ratio=20, kib=16), move(ratio=8)], "said 8: 8 with 64 KiB and 20 with 16 KiB"),
     ("000-116", FAILS, [move(), move("smt_sibling", ratio=8)], "the sibling, said 2: 8"),
     ("000-116", UNKNOWN, [move(ratio=15, half=0.3)], "said 8: 15"),
     ("000-116", UNKNOWN, [SAME], "moved nothing"),
@@ -61,9 +61,9 @@ MOVE_CASES: list[Case] = [
     ("000-087-move", UNKNOWN, [move(warmup=400, half=0.3)], "Neither clearly cold nor clearly warm"),
     ("000-087-move", UNKNOWN, [move(warmup=10_000, half=1.0)], "Neither"),
     ("000-087-move", UNKNOWN, [move("smt_sibling")], "the same caches"),
-    ("migration-cost", HOLDS, [move(warmup=5e5), move(kib=1024, warmup=6e5)], "from 500 µs with 64 KiB to"),
-    ("migration-cost", FAILS, [move(warmup=50_000), move(kib=4096, warmup=600_000)], "from 50 µs"),
-    ("migration-cost", FAILS, [move(warmup=5e6)], "to 5 ms"),
+    ("migration-cost", HOLDS, [move(warmup=5e5), move(kib=1024, warmup=6e5)], "KiB and 600 µs (interval"),
+    ("migration-cost", FAILS, [move(warmup=50_000), move(kib=4096, warmup=600_000)], "cost 50 µs (interval"),
+    ("migration-cost", FAILS, [move(warmup=5e6)], "cost 5 ms"),
     ("migration-cost", UNKNOWN, [move(warmup=260_000)], "260 µs"),
     ("migration-cost", UNKNOWN, [move(warmup=5e6, wait=4e6)], "other programs had it"),
 ]  # fmt: skip

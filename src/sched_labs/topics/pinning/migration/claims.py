@@ -54,7 +54,7 @@ def _ratios(table: pd.DataFrame) -> Verdict:
     said = rows.distance.map(SAID)
     parts = []
     for far in dict.fromkeys(rows.distance):
-        own = rows[rows.distance == far].iloc[[0, -1]]
+        own = rows[rows.distance == far].sort_values("resume_ratio").iloc[[0, -1]]
         parts.append(
             f"{FEW[far]}, said {SAID[far]:.0f}: "
             + " and ".join(f"{r.resume_ratio:.3g} with {size(r.working_set_bytes)}" for r in each(own))
@@ -96,11 +96,13 @@ def _half_a_millisecond(table: pd.DataFrame) -> Verdict:
     rows = _not_waiting(_written(table))
     nearest = next(far for far in ("same_cache", *FEW) if (rows.distance == far).any())
     rows = rows[rows.distance == nearest]
-    least, most = _most(rows, -rows.warmup_ns), _most(rows, rows.warmup_ns)
-    reason = (
-        f"to {FEW[nearest]} the data cost from {ns(least.warmup_ns)} with {size(least.working_set_bytes)} "
-        f"to {ns(most.warmup_ns)} with {size(most.working_set_bytes)}."
+    least, most = _most(rows, -rows.warmup_hi_ns), _most(rows, rows.warmup_lo_ns)
+    said = " and ".join(
+        f"{ns(row.warmup_ns)} (interval {ns(row.warmup_lo_ns)} to {ns(row.warmup_hi_ns)}) with "
+        f"{size(row.working_set_bytes)}"
+        for row in (least, most)
     )
+    reason = f"to {FEW[nearest]} the data cost {said}."
     if ((rows.warmup_hi_ns < 250_000) | (rows.warmup_lo_ns > 1_000_000)).any():
         return Verdict(FAILS, reason)
     inside = (rows.warmup_lo_ns >= 250_000) & (rows.warmup_hi_ns <= 1_000_000)
