@@ -40,7 +40,10 @@ def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
         f"each epoll_wait() at {_at(least)}."
     )
     return holds_or_fails(
-        (loop.switches_lo_per_request >= 0.8).all(), least.switches_hi_per_request < 0.5, reason
+        (loop.switches_lo_per_request >= 0.8).all(),
+        least.switches_hi_per_request < 0.5,
+        reason,
+        "At some rate it is neither nearly one a request nor clearly less than half:",
     )
 
 

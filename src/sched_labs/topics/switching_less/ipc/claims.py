@@ -32,6 +32,14 @@ def _lost(row: pd.Series) -> str:
     )
 
 
+def _counted(row: pd.Series) -> str:
+    return (
+        f"{row['machine_switches_per_s']:,.0f} a second of the whole machine, and {row['loss_share']:.0%} "
+        f"({row['loss_lo_share']:.0%} to {row['loss_hi_share']:.0%}) lost, with "
+        f"{NAMES[str(row['condition'])]}"
+    )
+
+
 def _without_switches(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of neighbours who take work without a switch.  CannotTell where there is no neighbour."""
     found = table[table["condition"].isin(["sibling", "streamer"])]
@@ -95,7 +103,8 @@ def _counting_tells(table: pd.DataFrame) -> Verdict:
     )
     as_many = bare["machine_switches_lo_per_s"] > 0.5 * switched["machine_switches_hi_per_s"]
     if as_many and bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:
-        return Verdict(FAILS, f"As many switches came with another loss: {_lost(switched)}; {_lost(bare)}.")
+        counted = f"{_counted(switched)}; {_counted(bare)}"
+        return Verdict(FAILS, f"Such a count comes with another loss as well: {counted}.")
     if switched["machine_switches_lo_per_s"] > 2 * most:
         return Verdict(HOLDS, f"{reason} Of the other causes it says nothing.")
     if switched["machine_switches_hi_per_s"] < 2 * others["machine_switches_lo_per_s"].max():
