@@ -68,9 +68,10 @@ def service(
     beyond: float = 20,
     mode: float = 60,
     delay: tuple[float, float, float] = (8, 7, 9),
+    rivals: float = NAN,
     waiting: int = 0,
 ) -> dict[str, Any]:
-    """One condition: p99 and the run delay as (median, low, high) in ms."""
+    """One condition: p99 and the run delay as (median, low, high) in ms; `rivals` is a part of the latter."""
     return {
         "limit": limit,
         "neighbour": neighbour,
@@ -88,6 +89,7 @@ def service(
         "run_delay_ns": delay[0] * MS,
         "run_delay_lo_ns": delay[1] * MS,
         "run_delay_hi_ns": delay[2] * MS,
+        "rivals_ns": rivals * MS,
     }
 
 
@@ -236,6 +238,8 @@ CASES: list[Case] = [
     ("002-123", HOLDS, [service("quota", (20, 18, 22)), free()], "under the quota"),
     ("002-123", UNKNOWN, [service("quota", (25, 19, 30)), free()], "overlap"),
     ("002-115", HOLDS, [service(), free()], "2 ms without a limit, 8 ms under the quota"),
+    ("002-115", HOLDS, [service(rivals=3), free(rivals=2)], "other threads differ by 1 ms"),
+    ("002-115", UNKNOWN, [service(rivals=7), free(rivals=2)], "Other threads may have had the CPU"),
     ("002-115", FAILS, [service(delay=(2, 1, 2.5)), free()], "2 ms under the quota"),
     ("002-115", UNKNOWN, [service(delay=(3, 2, 4)), free()], "overlap"),
     ("002-115", UNKNOWN, [service(delay=(NAN, NAN, NAN)), free()], "keeps no run delay"),

@@ -166,9 +166,10 @@ def _idle_means_no_wait(table: pd.DataFrame) -> Verdict:
 
 
 def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
-    """Statistic: run delay a request, by interval.  Control: the service without a limit.  Design: one
-    CPU, a quota of which it needs 85 %.  Opponent: from 6.18 on threads are throttled one by one, and
-    may be booked otherwise.
+    """Statistic: run delay a request, by interval.  Control: the service without a limit, and, where the
+    kernel may be watched, how much longer other threads had the CPU under the quota: its requests come
+    together when a stall ends, and then wait for each other.  Design: one CPU, a quota of which it needs
+    85 %.  Opponent: from 6.18 on threads are throttled one by one, and may be booked otherwise.
     """
     quota, none = _row(table, "quota"), _row(table, "none")
     if not math.isfinite(quota.run_delay_ns) or not math.isfinite(none.run_delay_ns):
@@ -179,11 +180,15 @@ def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
         f"run-queue wait a request: {ns(none.run_delay_ns)} without a limit, {ns(quota.run_delay_ns)} under "
         f"the quota (interval {ns(quota.run_delay_lo_ns)} to {ns(quota.run_delay_hi_ns)})."
     )
-    if quota.run_delay_lo_ns > none.run_delay_hi_ns:
-        return Verdict(HOLDS, reason)
     if quota.run_delay_hi_ns < none.run_delay_hi_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals overlap: {reason}")
+    if not quota.run_delay_lo_ns > none.run_delay_hi_ns:
+        raise CannotTell(f"The intervals overlap: {reason}")
+    if math.isfinite(crowd := quota.rivals_ns - none.rivals_ns):
+        reason += f" Waits for other threads differ by {ns(crowd)}."
+        if not quota.run_delay_lo_ns - crowd > none.run_delay_hi_ns:
+            raise CannotTell(f"Other threads may have had the CPU for that long: {reason}")
+    return Verdict(HOLDS, reason)
 
 
 CLAIMS = [
