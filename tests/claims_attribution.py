@@ -95,11 +95,12 @@ def beside_packets(
     half_width: float = 0.1,
     attributed: bool = True,
     softirqs: float = 1e5,
+    neighbour: str = "packets",
 ) -> list[dict[str, Any]]:
     """What softirqs and kernel threads took, in ms of each second, and how many softirqs there were."""
     return [
         {
-            "neighbour": "packets",
+            "neighbour": neighbour,
             "nice": nice,
             "part": part,
             "ms_per_s": ms,
@@ -150,6 +151,16 @@ CASES: list[Case] = [
     ("002-062", HOLDS, beside_packets(0, 60, 0) + beside_packets(-10, 6, 0), "7 ms with nice -10"),
     # Fewer packets are the sender's smaller share of the CPU, and no packet costs less for it.
     ("002-062", FAILS, beside_packets(0, 90, 0) + beside_packets(-10, 36, 0, softirqs=4e4), "0.93 µs each"),
+    # What interrupts a program with nobody beside it is no work for packets.
+    (
+        "002-062",
+        HOLDS,
+        beside_packets(0, 60, 0, half_width=0.01)
+        + beside_packets(-10, 51, 0, half_width=0.01)
+        + beside_packets(0, 50, 0, neighbour="nobody", half_width=0.01)
+        + beside_packets(-10, 50, 0, neighbour="nobody", half_width=0.01),
+        "0.1 and 0.01 µs each",
+    ),
     ("002-062", UNKNOWN, beside_packets(0, 60, 0) + beside_packets(-10, 6, 0, softirqs=math.nan), "counted"),
     ("002-062", UNKNOWN, beside_packets(0, 60, 0) + beside_packets(-10, 30, 0, half_width=0.5), "either"),
     ("002-062", UNKNOWN, beside_packets(0, -0.5, 0) + beside_packets(-10, 58, 0), "hardly any"),

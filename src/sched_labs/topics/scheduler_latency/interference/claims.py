@@ -9,16 +9,29 @@ from sched_labs.claims.base import CannotTell, Claim, Verdict
 from sched_labs.claims.helpers import holds_or_fails
 from sched_labs.draw.axes import number_text
 
+Taken = tuple[float, float, float]  # of each second, in ms: in the middle, least, most
 
-def _interference(table: pd.DataFrame, nice: int, *parts: str) -> tuple[float, float, float]:
+
+def _interference(table: pd.DataFrame, nice: int, *parts: str) -> Taken:
     """What these parts took of each second beside a sender of packets, in ms: in the middle, least, most."""
     rows = table[(table["neighbour"] == "packets") & (table["nice"] == nice)]
     if rows.empty:
         raise CannotTell(f"This run has no sender of packets beside a program with nice {nice}.")
     if not rows["attributed"].all():
         raise CannotTell("Without the BPF probe nobody knows what had the CPU meanwhile.")
+    return _sum(rows, *parts)
+
+
+def _sum(rows: pd.DataFrame, *parts: str) -> Taken:
     found = rows[rows["part"].isin(parts)][["ms_per_s", "ms_per_s_lo", "ms_per_s_hi"]].sum()
     return float(found["ms_per_s"]), float(found["ms_per_s_lo"]), float(found["ms_per_s_hi"])
+
+
+def _beyond(taken: Taken, table: pd.DataFrame, nice: int) -> Taken:
+    """What of `taken` is not there with nobody beside the program: the tick and the like are."""
+    alone = table[(table["neighbour"] == "nobody") & (table["nice"] == nice)]
+    middle, least, most = _sum(alone, "interrupt", "over_it")
+    return taken[0] - middle, taken[1] - most, taken[2] - least
 
 
 def _between(least: float, most: float) -> str:
@@ -41,7 +54,7 @@ def _packets_by_kworkers(table: pd.DataFrame) -> Verdict:
 
 
 def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
-    """Statistic: time for each softirq, nice -10 against 0.  Control: the same neighbour with nice 0.
+    """Statistic: time for each softirq, nice -10 against 0.  Control: what interrupts it with no neighbour.
     Design: the sender shares the CPU, so that a better nice value leaves it less time to send: fewer packets
     are no finding.  Opponent: threaded NAPI and PREEMPT_RT make them threads, which a nice value reaches.
     """
@@ -57,9 +70,12 @@ def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
     before, after = counts[0], counts[-10]
     if not (before > 0 and after > 0):
         raise CannotTell(f"The softirqs were not counted: {reason}.")
+    plain, least, most = _beyond((plain, least, most), table, 0)
+    better, low, high = _beyond((better, low, high), table, -10)
+    less = "less what there is with nobody, " if (table["neighbour"] == "nobody").any() else ""
     reason += (
-        f", for {before:,.0f} and {after:,.0f} softirqs a second: {number_text(1e3 * plain / before, 2)} and "
-        f"{number_text(1e3 * better / after, 2)} µs each."
+        f", for {before:,.0f} and {after:,.0f} softirqs a second: {less}"
+        f"{number_text(1e3 * plain / before, 2)} and {number_text(1e3 * better / after, 2)} µs each."
     )
     least, most, low, high = least / before, most / before, low / after, high / after
     return holds_or_fails(high < 0.5 * least, low > 0.5 * most, reason, "The intervals allow either:")
