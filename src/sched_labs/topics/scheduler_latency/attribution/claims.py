@@ -51,8 +51,8 @@ def _kernel_workers(table: pd.DataFrame) -> Verdict:
     """
     row: Any = _of(table, "rival").loc["kernel_thread"]
     reason = (
-        f"kernel threads had the CPU during {row.share:.1%} of the waiting time "
-        f"(interval {row.share_lo:.1%} to {row.share_hi:.1%})."
+        f"beside rivals that only compute, kernel threads had the CPU during {row.share:.1%} of the waiting "
+        f"time (interval {row.share_lo:.1%} to {row.share_hi:.1%})."
     )
     return above(float(row.share_lo), float(row.share_hi), 0.5, reason)
 
