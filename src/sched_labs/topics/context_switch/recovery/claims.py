@@ -16,7 +16,10 @@ def _first_10k_miss(table: pd.DataFrame) -> Verdict:
     long = table.working_set_bytes >= 10_000 * 64
     found = table[table.seen & table.left_at_10k_ratio.notna() & long]
     if found.empty:
-        raise CannotTell("No set of 10,000 lines was slowed down and then followed for 10,000 accesses.")
+        raise CannotTell(
+            "No set of 10,000 lines was slowed down and then timed in blocks short enough to tell its "
+            "10,000th access from its first."
+        )
     row = found.sort_values("left_at_10k_ratio").iloc[0]
     reason = (
         f"{size(row.working_set_bytes)}: around the 10,000th access {row.left_at_10k_ratio:.0%} of the extra "
