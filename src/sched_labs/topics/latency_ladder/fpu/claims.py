@@ -34,7 +34,10 @@ def _832_bytes(table: pd.DataFrame) -> Verdict:
     vectors, image = table.vector_bytes.iloc[0], table.image_bytes.iloc[0]
     if pd.isna(vectors):
         raise CannotTell("What of the state is the vector registers' was not told in this run.")
-    reason = f"the vector registers take {vectors:.0f} bytes of the {image:.0f} that CPUID says in all."
+    reason = (
+        "the vector registers, with the legacy area and the header before them, take "
+        f"{vectors:.0f} bytes of the {image:.0f} that CPUID says in all."
+    )
     return yes(vectors == 832, reason)
 
 
