@@ -65,6 +65,14 @@ def test_sizes_and_shares_keep_their_unit(capsys):
     assert "costs 12.5 %." in _said(capsys, _result(), (12.5,), unit="%")
 
 
+@pytest.mark.parametrize(("trials", "few"), [(3, True), (5, True), (6, False), (1, False)])
+def test_a_range_of_few_trials_is_not_called_an_interval(capsys, trials, few):
+    result = _result()
+    result.parameters["trials"] = trials
+    assert (f"the range of {trials} trials" in _said(capsys, result, (50, 40, 60))) == few
+    assert "the range of" not in _said(capsys, result, (50,))
+
+
 def test_a_flagged_run_says_so(capsys):
     assert "This run is flagged" in _said(capsys, _result(Note("flag", "the counts disagree")), (1,))
 

@@ -15,6 +15,7 @@ from ..core.errors import ParameterError
 from ..core.result import Result
 from ..core.stats import Interval, seen
 from ..draw.axes import number_text, size_text, time_text
+from ..run.base import ENOUGH
 
 _WIDTH = 68
 _KEEP = "\u00a0"  # a number stays on the line of its unit
@@ -35,7 +36,8 @@ def defend(
     """Print what a reader can say about one number of `result`, and what defends it.
 
     what      what it is, as the beginning of a sentence: "A hand-over on one CPU costs"
-    value     the number and the two ends of its 95 % interval, or the number alone
+    value     the number and the two ends of its 95 % interval, or the number alone; of too few trials for
+              such an interval the sentence says so
     unit      "ns" and "B" are written in the unit that suits; any other as it is
     measured  how
     instead   what it is not, and the baseline that shows it
@@ -61,6 +63,9 @@ def defend(
         return
     interval = f" [{text(ends[0])} to {text(ends[1])}]" if ends else ""
     lines = [f"{what} {text(middle)}{interval}.", f"Measured: {measured}."]
+    trials = result.parameters.get("trials")
+    if ends and isinstance(trials, int) and 1 < trials < ENOUGH:
+        lines.append(f"The two ends are at most the range of {trials} trials, too few for 95 %.")
     if instead:
         clear = baseline is None or min([middle, *ends]) > baseline
         lines.append(f"It {'is not' if clear else 'may be'} {instead}.")
