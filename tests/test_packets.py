@@ -227,6 +227,8 @@ CASES: list[Case] = [
     ("004-001", UNKNOWN, [way("single", ksoftirqd=np.nan)], "not seen from here"),
     ("002-005", HOLDS, [way("single", packets=1e4)], "for each 10000.00 packets"),
     ("002-005", FAILS, [way("single")], "A softirq received them"),
+    ("002-005", UNKNOWN, [way("single", ksoftirqd=0.9)], "may have been ksoftirqd"),
+    ("002-005", UNKNOWN, [way("single", ksoftirqd=np.nan)], "may have been ksoftirqd"),
     ("002-005", UNKNOWN, [way("single", packets=10)], "for each 10.00 packets"),
     ("002-005", UNKNOWN, [way("single", packets=np.nan)], "does not tell"),
 ]  # fmt: skip

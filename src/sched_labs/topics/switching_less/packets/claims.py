@@ -85,15 +85,20 @@ def _wakes_ksoftirqd(table: pd.DataFrame) -> Verdict:
 
 
 def _by_a_worker(table: pd.DataFrame) -> Verdict:
-    """Statistic: packets for each softirq, by interval.  Control: the kernel's count.  Design: loopback.
-    Opponent: threaded NAPI is a thread.
+    """Statistic: packets for each softirq, by interval.  Control: switches of ksoftirqd, a thread that would
+    be counted as softirqs as well.  Design: loopback.  Opponent: threaded NAPI is a thread.
     """
     row = _way(table, "single")
     if pd.isna(row["packets_per_softirq"]):
         raise CannotTell("This machine does not tell how many softirqs it ran.")
     reason = f"Over loopback, one softirq (NET_RX) for each {row['packets_per_softirq']:.2f} packets."
     if row["packets_hi_per_softirq"] < 2:
-        return Verdict(FAILS, f"A softirq received them. {reason}")
+        if not row["ksoftirqd_per_softirq"] < 0.1:
+            raise CannotTell(f"It may have been ksoftirqd, a thread, that did the softirqs. {reason}")
+        times = number_text(row["ksoftirqd_per_softirq"], 2)
+        return Verdict(
+            FAILS, f"A softirq received them, with {times} switches to ksoftirqd for each. {reason}"
+        )
     if row["packets_lo_per_softirq"] > 100:
         return Verdict(HOLDS, reason)
     raise CannotTell(reason)
