@@ -22,8 +22,8 @@ NAMES_OF_HOPS = {
 
 
 def _like_a_call(table: pd.DataFrame) -> Verdict:
-    """Statistic: time a hop, by interval, against 10 ns.  Control: a function call.  Design: only
-    coroutines that are built on a runtime.  Opponent: a bare stack switch is like a call.
+    """Statistic: time a hop, by interval, against 10 ns.  Control: a function call.  Design: a
+    bare stack switch, and coroutines that are built on a runtime.  Opponent: the bare one is like a call.
     """
     ways = some(table[table["by"].isin(NAMES_OF_HOPS)], "This run measured no coroutine.")
     said = ", ".join(f"{NAMES_OF_HOPS[str(way.by)]} {_short(way.ns_per_hop)}" for _, way in ways.iterrows())
