@@ -212,7 +212,7 @@ SWITCHED = cause("switches", 0.3, 9000, 19_000)
 BARE = cause("bare", 0.06, 9500, 20_000)
 SAME = cause("bare", 0.29, 9500, 20_000)  # switches that cost as much whatever is touched
 CASES: list[Case] = [
-    ("000-134", HOLDS, [ALONE, SWITCHED, cause("streamer")], "30% (28% to 32%) with switches at 9,000"),
+    ("000-134", UNKNOWN, [ALONE, SWITCHED, cause("streamer")], "30% (28% to 32%) with switches at 9,000"),
     ("000-134", FAILS, [ALONE, SWITCHED, cause("streamer", 0.3)], "30% (28% to 32%) with a memory streamer"),
     ("000-134", FAILS, [ALONE, SWITCHED, cause("sibling", 0.4)], "with a busy SMT sibling at 10 switches"),
     ("000-134", UNKNOWN, [ALONE, SWITCHED, cause("streamer", 0.1, half=0.3)], "effect is clear"),
