@@ -148,7 +148,7 @@ def _recovered(ratios: np.ndarray) -> int:
 
 def _left_at(block: int, after: pd.DataFrame, baseline: pd.Series) -> stats.Interval | None:
     """What of the first block's extra is left in the blocks around this one."""
-    if block < SMOOTH or block + SMOOTH > after.shape[1]:
+    if block <= SMOOTH // 2 or block + SMOOTH > after.shape[1]:
         return None
     first = after.iloc[:, 0] - baseline
     there = after.iloc[:, block - SMOOTH // 2 : block + SMOOTH // 2 + 1].median(axis=1) - baseline
