@@ -24,27 +24,32 @@ PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None)  # a CDLL lets the interpreter's lock go around every call
 
 
-def walk(buffer: bytearray, start: int, steps: int, every: int) -> int:
-    """The hot loop; returns where it stands.  Never yielding is the same loop with the call out of reach."""
+def walk(buffer: bytearray, start: int, steps: int, every: int, yields: bool) -> int:
+    """The hot loop; returns where it stands.
+
+    Without yields it divides as often, and leaves out the call alone: with a divisor that is never
+    reached, each remainder would be a new object, while small ones lie ready.
+    """
     sched_yield = libc.sched_yield
     size, at, total = len(buffer), start, 0
-    every = every or steps + 1
     for step in range(1, steps + 1):
         total += buffer[at]
         at += STRIDE
         if at >= size:
             at = 0
-        if step % every == 0:
+        if step % every == 0 and yields:
             sched_yield()
     return at
 
 
-def measure(buffers: list[bytearray], places: list[int], steps: int, every: int) -> dict[str, int]:
+def measure(
+    buffers: list[bytearray], places: list[int], steps: int, every: int, yields: bool
+) -> dict[str, int]:
     """One thread for each buffer, all at once."""
 
     def run(number: int) -> None:
         gate.wait()
-        places[number] = walk(buffers[number], places[number], steps, every)
+        places[number] = walk(buffers[number], places[number], steps, every, yields)
 
     gate = threading.Barrier(len(buffers) + 1)
     threads = [threading.Thread(target=run, args=(number,)) for number in range(len(buffers))]
@@ -75,16 +80,17 @@ def main(arguments: list[str]) -> int:
         return 1
     buffers = [bytearray(b"\1" * size) for _ in range(2)]
     places = [0, 0]
-    conditions = [(threads, calls) for threads in (1, 2) for calls in (NEVER, every)]
+    conditions = [(threads, yields) for threads in (1, 2) for yields in (False, True)]
     print("ready", f"tid={os.getpid()}", flush=True)
     if not sys.stdin.readline():
         return 1
     lock = getattr(sys, "_is_gil_enabled", lambda: True)()
-    measure(buffers, places, steps, NEVER)  # not recorded: the first round warms everything up
+    measure(buffers, places, steps, every, False)  # not recorded: the first round warms everything up
     for trial in range(trials):
-        for threads, calls in conditions if trial % 2 == 0 else conditions[::-1]:
-            found = measure(buffers[:threads], places, steps, calls)
+        for threads, yields in conditions if trial % 2 == 0 else conditions[::-1]:
+            found = measure(buffers[:threads], places, steps, every, yields)
             words = " ".join(f"{key}={value}" for key, value in found.items())
+            calls = every if yields else NEVER
             print(f"round trial={trial} threads={threads} every={calls} lock={int(lock)} {words}")
     print("done", flush=True)
     return 0
