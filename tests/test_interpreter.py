@@ -96,9 +96,9 @@ def test_the_figure_compares_the_smallest_with_the_largest(live: Result) -> None
 
 
 def test_the_script_stays_in_its_buffer_and_goes_on_where_it_stood() -> None:
-    at = interpreter_script.walk(bytearray(256), 0, 3, 0)
+    at = interpreter_script.walk(bytearray(256), 0, 3, 1, False)
     assert at == 192
-    assert interpreter_script.walk(bytearray(256), at, 2, 1) == 64
+    assert interpreter_script.walk(bytearray(256), at, 2, 1, True) == 64
 
 
 def running(pid: int) -> bool:

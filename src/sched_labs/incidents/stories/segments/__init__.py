@@ -8,7 +8,7 @@ from ...story import Change, Program, Repair, Story, Variant
 
 
 def story(draw: random.Random) -> Story:
-    rate, cpu_us = draw.randint(30, 36), draw.randint(2600, 3200)
+    rate, cpu_us = draw.randint(30, 36), draw.randint(3800, 4400)
     workers, threads = draw.randint(18, 24), draw.randint(16, 22)
     return Story(
         title="Segments: a hundred thousand viewers, and far too many threads",
