@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from ...story import Change, Program, Repair, Story, Variant
+from ... import parts
+from ...story import Change, Program, Story, Variant
 
 
 def story(draw: random.Random) -> Story:
@@ -15,7 +16,7 @@ def story(draw: random.Random) -> Story:
         suspect="few-workers",
         target_ms=60,
         programs=(
-            Program("client", "client", "those who order", {"rate_per_s": rate}, "service", "front"),
+            parts.client("those who order", rate),
             Program(
                 "service",
                 "service",
@@ -26,13 +27,7 @@ def story(draw: random.Random) -> Story:
                 },
                 knobs=("workers", "linger_ms", "poll_ms", "audit_async", "copy_snapshot"),
             ),
-            Program(
-                "batch",
-                "batch",
-                "sums up the day",
-                {"threads": 1, "period_ms": 500, "work_us": draw.randint(50, 90) * 1000},
-                knobs=("threads",),
-            ),
+            parts.batch("sums up the day", 500, draw.randint(50, 90)),
         ),
         variants=(
             Variant(
@@ -40,38 +35,11 @@ def story(draw: random.Random) -> Story:
                 (Change("service", {"linger_ms": interval_ms}),),
                 "service",
                 (
-                    Repair(
-                        "send each answer at once: `linger_ms = 0`", Change("service", set={"linger_ms": "0"})
-                    ),
-                    Repair(
-                        "keep answers for a moment only: `linger_ms = 10`",
-                        Change("service", set={"linger_ms": "10"}),
-                    ),
+                    parts.line("send each answer at once", "linger_ms", "0"),
+                    parts.line("keep answers for a moment only", "linger_ms", "10"),
                 ),
             ),
-            Variant(
-                "polling",
-                (Change("service", {"poll_ms": interval_ms}),),
-                "service",
-                (
-                    Repair("be woken by requests: `poll_ms = 0`", Change("service", set={"poll_ms": "0"})),
-                    Repair("look more often: `poll_ms = 5`", Change("service", set={"poll_ms": "5"})),
-                ),
-            ),
-            Variant(
-                "lock",
-                (Change("service", {"snapshot_ms": draw.randint(195, 215)}),),
-                "service",
-                (
-                    Repair(
-                        "take snapshots of a copy: `copy_snapshot = yes`",
-                        Change("service", set={"copy_snapshot": "yes"}),
-                    ),
-                    Repair(
-                        "let the audit, which needs the lock, come after the answer: `audit_async = yes`",
-                        Change("service", set={"audit_async": "yes"}),
-                    ),
-                ),
-            ),
+            parts.polling(interval_ms),
+            parts.snapshots(draw.randint(195, 215)),
         ),
     )

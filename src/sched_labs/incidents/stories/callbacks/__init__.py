@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from ...story import Change, Program, Repair, Story, Variant
+from ... import parts
+from ...story import Change, Program, Story, Variant
 
 
 def story(draw: random.Random) -> Story:
@@ -15,7 +16,7 @@ def story(draw: random.Random) -> Story:
         suspect="blocking-call",
         target_ms=35,
         programs=(
-            Program("client", "client", "the banks", {"rate_per_s": rate}, "service", "front"),
+            parts.client("the banks", rate),
             Program(
                 "service",
                 "service",
@@ -33,54 +34,20 @@ def story(draw: random.Random) -> Story:
                     "poll_ms",
                 ),
             ),
-            Program(
-                "batch",
-                "batch",
-                "writes the day's statements",
-                {"threads": 1, "period_ms": 400, "work_us": draw.randint(40, 60) * 1000},
-                knobs=("threads",),
-            ),
+            parts.batch("writes the day's statements", 400, draw.randint(40, 60)),
         ),
         variants=(
-            Variant(
-                "lock",
-                (Change("service", {"snapshot_ms": draw.randint(200, 230)}),),
-                "service",
-                (
-                    Repair(
-                        "take snapshots of a copy: `copy_snapshot = yes`",
-                        Change("service", set={"copy_snapshot": "yes"}),
-                    ),
-                    Repair(
-                        "let the audit, which needs the lock, come after the answer: `audit_async = yes`",
-                        Change("service", set={"audit_async": "yes"}),
-                    ),
-                ),
-            ),
+            parts.snapshots(draw.randint(200, 230)),
             Variant(
                 "page-faults",
                 # more than half of every second, a few times in it
                 (Change("service", {"fresh_us": int(0.56e6 * every / rate)}),),
                 "service",
                 (
-                    Repair(
-                        "let it keep its memory: `reuse_memory = yes`",
-                        Change("service", set={"reuse_memory": "yes"}),
-                    ),
-                    Repair(
-                        "give the long requests a thread of their own: `offload_slow = yes`",
-                        Change("service", set={"offload_slow": "yes"}),
-                    ),
+                    parts.KEEP_MEMORY,
+                    parts.OFFLOAD,
                 ),
             ),
-            Variant(
-                "polling",
-                (Change("service", {"poll_ms": interval_ms}),),
-                "service",
-                (
-                    Repair("be woken by requests: `poll_ms = 0`", Change("service", set={"poll_ms": "0"})),
-                    Repair("look more often: `poll_ms = 5`", Change("service", set={"poll_ms": "5"})),
-                ),
-            ),
+            parts.polling(interval_ms),
         ),
     )

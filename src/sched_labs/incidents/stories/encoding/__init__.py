@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from ...story import Change, Program, Repair, Story, Variant
+from ... import parts
+from ...story import Change, Program, Story, Variant
 
 
 def story(draw: random.Random) -> Story:
@@ -15,9 +16,7 @@ def story(draw: random.Random) -> Story:
         suspect="overload",
         target_ms=35,
         programs=(
-            Program(
-                "client", "client", "people who watch previews", {"rate_per_s": rate}, "service", "front"
-            ),
+            parts.client("people who watch previews", rate),
             Program(
                 "service",
                 "service",
@@ -25,13 +24,7 @@ def story(draw: random.Random) -> Story:
                 {"workers": 4, "cpu_us": cpu_us, "threads": 1, "period_ms": 300, "work_us": 24_000},
                 knobs=("workers", "threads", "linger_ms"),
             ),
-            Program(
-                "batch",
-                "batch",
-                "encodes whole films",
-                {"threads": 1, "period_ms": 300, "work_us": draw.randint(26, 34) * 1000},
-                knobs=("threads",),
-            ),
+            parts.batch("encodes whole films", 300, draw.randint(26, 34)),
         ),
         variants=(
             Variant(
@@ -39,15 +32,9 @@ def story(draw: random.Random) -> Story:
                 (Change("batch", {"threads": many, "work_us": much_us}),),
                 "batch",
                 (
-                    Repair(
-                        "let {batch} work with one thread: `threads = 1`",
-                        Change("batch", set={"threads": "1"}),
-                    ),
-                    Repair("let {batch} give way: renice all its threads to 19", Change("batch", nice=19)),
-                    Repair(
-                        "give {service} CPU {front}: taskset -a -cp {front} {service_pid}",
-                        Change("service", cpus="front"),
-                    ),
+                    parts.ONE_THREAD,
+                    parts.GIVE_WAY,
+                    parts.FRONT,
                 ),
             ),
             Variant(
@@ -55,14 +42,8 @@ def story(draw: random.Random) -> Story:
                 (Change("batch", {"work_us": much_us}), Change("service", nice=draw.randint(14, 17))),
                 "service",
                 (
-                    Repair(
-                        "let {batch} give way still more: renice all its threads to 19",
-                        Change("batch", nice=19),
-                    ),
-                    Repair(
-                        "give {service} CPU {front}: taskset -a -cp {front} {service_pid}",
-                        Change("service", cpus="front"),
-                    ),
+                    parts.GIVE_WAY_MORE,
+                    parts.FRONT,
                 ),
             ),
             Variant(
@@ -70,11 +51,8 @@ def story(draw: random.Random) -> Story:
                 (Change("service", {"threads": many, "work_us": much_us}),),
                 "service",
                 (
-                    Repair(
-                        "let it encode with one thread: `threads = 1`",
-                        Change("service", set={"threads": "1"}),
-                    ),
-                    Repair("let it encode with two: `threads = 2`", Change("service", set={"threads": "2"})),
+                    parts.line("let it encode with one thread", "threads", "1"),
+                    parts.line("let it encode with two", "threads", "2"),
                 ),
             ),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from ... import parts
 from ...story import Change, Program, Repair, Story, Variant
 
 
@@ -16,7 +17,7 @@ def story(draw: random.Random) -> Story:
         target_ms=30,
         grouped=True,
         programs=(
-            Program("client", "client", "everybody else", {"rate_per_s": rate}, "service", "front"),
+            parts.client("everybody else", rate),
             Program(
                 "service",
                 "service",
@@ -25,21 +26,8 @@ def story(draw: random.Random) -> Story:
                 cpus="both",
                 knobs=("workers", "linger_ms", "poll_ms"),
             ),
-            Program(
-                "batch",
-                "batch",
-                "collects logs",
-                {"threads": threads, "period_ms": 400, "work_us": draw.randint(250, 270) * 1000},
-                knobs=("threads",),
-            ),
-            Program(
-                "sampler",
-                "sampler",
-                "keeps an eye on everybody",
-                {"period_ms": 300, "work_us": 300, "stop_ms": stop_ms, "freeze": 0},
-                "service",
-                knobs=("freeze",),
-            ),
+            parts.batch("collects logs", 400, draw.randint(250, 270), threads),
+            parts.sampler(stop_ms),
         ),
         variants=(
             Variant(
@@ -51,34 +39,10 @@ def story(draw: random.Random) -> Story:
                         "give {service} both CPUs again: taskset -a -cp {rack},{front} {service_pid}",
                         Change("service", cpus="both"),
                     ),
-                    Repair(
-                        "give {service} CPU {front}: taskset -a -cp {front} {service_pid}",
-                        Change("service", cpus="front"),
-                    ),
+                    parts.FRONT,
                 ),
             ),
-            Variant(
-                "quota",
-                (Change("service", quota_us=draw.randint(30, 34) * 1000),),
-                "service",
-                (
-                    Repair("take the limit of the group away", Change("service", quota_us=0)),
-                    Repair(
-                        "give the group 150 ms in each period of 100 ms", Change("service", quota_us=150_000)
-                    ),
-                ),
-                needs=("group",),
-            ),
-            Variant(
-                "stopped",
-                (Change("sampler", {"freeze": 1}),),
-                "service",
-                (
-                    Repair(
-                        "let {sampler} look at others without stopping them: `freeze = no` in its file",
-                        Change("sampler", set={"freeze": "no"}),
-                    ),
-                ),
-            ),
+            parts.limited(draw.randint(30, 34), 150),
+            parts.STOPPED,
         ),
     )

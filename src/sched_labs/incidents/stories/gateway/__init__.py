@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import random
 
-from ...story import Change, Program, Repair, Story, Variant
+from ... import parts
+from ...story import Change, Program, Story, Variant
 
-_OFFLOAD = Repair(
-    "give the long requests a thread of their own: `offload_slow = yes`",
-    Change("service", set={"offload_slow": "yes"}),
-)
-_WORKERS = Repair("let workers serve: `workers = 6`", Change("service", set={"workers": "6"}))
+_WORKERS = parts.line("let workers serve", "workers", "6")
 
 
 def story(draw: random.Random) -> Story:
@@ -21,7 +18,7 @@ def story(draw: random.Random) -> Story:
         suspect="overload",
         target_ms=30,
         programs=(
-            Program("client", "client", "everybody", {"rate_per_s": rate}, "service", "front"),
+            parts.client("everybody", rate),
             Program(
                 "service",
                 "service",
@@ -40,32 +37,26 @@ def story(draw: random.Random) -> Story:
                 {"workers": 1, "cpu_us": 1200},
                 knobs=("workers", "linger_ms", "poll_ms"),
             ),
-            Program(
-                "batch",
-                "batch",
-                "writes the archive",
-                {"threads": 1, "period_ms": 400, "work_us": draw.randint(40, 60) * 1000},
-                knobs=("threads",),
-            ),
+            parts.batch("writes the archive", 400, draw.randint(40, 60)),
         ),
         variants=(
             Variant(
                 "blocking-call",
                 (Change("service", {"slow_wait_us": long_us}),),
                 "service",
-                (_OFFLOAD, _WORKERS),
+                (parts.OFFLOAD, _WORKERS),
             ),
             Variant(
                 "long-handler",
                 (Change("service", {"slow_cpu_us": long_us * 4 // 5}),),
                 "service",
-                (_OFFLOAD, _WORKERS),
+                (parts.OFFLOAD, _WORKERS),
             ),
             Variant(
                 "downstream",
                 (Change("rates", {"wait_us": long_us}),),
                 "rates",
-                (_OFFLOAD, _WORKERS),
+                (parts.OFFLOAD, _WORKERS),
             ),
         ),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from ...story import Change, Program, Repair, Story, Variant
+from ... import parts
+from ...story import Change, Program, Story, Variant
 
 
 def story(draw: random.Random) -> Story:
@@ -19,7 +20,7 @@ def story(draw: random.Random) -> Story:
         suspect="lock",
         target_ms=70,
         programs=(
-            Program("client", "client", "the shops' checkouts", {"rate_per_s": rate}, "service", "front"),
+            parts.client("the shops' checkouts", rate),
             Program(
                 "service",
                 "service",
@@ -38,13 +39,7 @@ def story(draw: random.Random) -> Story:
                 {"workers": 1, "cpu_us": 200, "wait_us": 1500},
                 knobs=("workers", "linger_ms", "poll_ms"),
             ),
-            Program(
-                "batch",
-                "batch",
-                "compresses yesterday's bookings",
-                {"threads": 1, "period_ms": 500, "work_us": draw.randint(80, 140) * 1000},
-                knobs=("threads",),
-            ),
+            parts.batch("compresses yesterday's bookings", 500, draw.randint(80, 140)),
         ),
         variants=(
             Variant(
@@ -52,9 +47,8 @@ def story(draw: random.Random) -> Story:
                 (Change("service", {"lock_us": one_by_one_us}),),
                 "service",
                 (
-                    Repair(
-                        "let the audit, which holds the lock, come after the answer: `audit_async = yes`",
-                        Change("service", set={"audit_async": "yes"}),
+                    parts.line(
+                        "let the audit, which holds the lock, come after the answer", "audit_async", "yes"
                     ),
                 ),
             ),
@@ -63,12 +57,8 @@ def story(draw: random.Random) -> Story:
                 (Change("service", {"workers": few, "wait_us": slow_us}),),
                 "service",
                 (
-                    Repair(
-                        "give the pool more workers: `workers = 12`", Change("service", set={"workers": "12"})
-                    ),
-                    Repair(
-                        "give the pool many more: `workers = 24`", Change("service", set={"workers": "24"})
-                    ),
+                    parts.line("give the pool more workers", "workers", "12"),
+                    parts.line("give the pool many more", "workers", "24"),
                 ),
             ),
             Variant(
@@ -76,9 +66,12 @@ def story(draw: random.Random) -> Story:
                 (Change("rates", {"wait_us": one_by_one_us}),),
                 "rates",
                 (
-                    Repair(
-                        "let the other program serve several at a time: `workers = 6` in its file",
-                        Change("rates", set={"workers": "6"}),
+                    parts.line(
+                        "let the other program serve several at a time",
+                        "workers",
+                        "6",
+                        "rates",
+                        " in its file",
                     ),
                 ),
             ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from ...story import Change, Program, Repair, Story, Variant
+from ... import parts
+from ...story import Change, Program, Story, Variant
 
 
 def story(draw: random.Random) -> Story:
@@ -16,7 +17,7 @@ def story(draw: random.Random) -> Story:
         suspect="overload",
         target_ms=30,
         programs=(
-            Program("client", "client", "players", {"rate_per_s": rate}, "service", "front"),
+            parts.client("players", rate),
             Program(
                 "service",
                 "service",
@@ -24,13 +25,7 @@ def story(draw: random.Random) -> Story:
                 {"workers": workers, "cpu_us": draw.randint(4400, 5200), "slow_every": 1},
                 knobs=("workers", "spin", "wake_all", "reuse_memory", "linger_ms", "poll_ms"),
             ),
-            Program(
-                "batch",
-                "batch",
-                "sums up the last games",
-                {"threads": 1, "period_ms": 300, "work_us": draw.randint(22, 28) * 1000},
-                knobs=("threads",),
-            ),
+            parts.batch("sums up the last games", 300, draw.randint(22, 28)),
         ),
         variants=(
             Variant(
@@ -38,28 +33,16 @@ def story(draw: random.Random) -> Story:
                 (Change("service", {"wake_all": 1, "check_us": for_each_us // workers}),),
                 "service",
                 (
-                    Repair(
-                        "wake one worker only: `wake_all = no`", Change("service", set={"wake_all": "no"})
-                    ),
-                    Repair("let two workers do it: `workers = 2`", Change("service", set={"workers": "2"})),
+                    parts.line("wake one worker only", "wake_all", "no"),
+                    parts.line("let two workers do it", "workers", "2"),
                 ),
             ),
-            Variant(
-                "busy-wait",
-                (Change("service", {"spin": 1}),),
-                "service",
-                (Repair("let workers sleep: `spin = no`", Change("service", set={"spin": "no"})),),
-            ),
+            parts.SPINNING,
             Variant(
                 "page-faults",
                 (Change("service", {"fresh_us": for_each_us}),),
                 "service",
-                (
-                    Repair(
-                        "let it keep its memory: `reuse_memory = yes`",
-                        Change("service", set={"reuse_memory": "yes"}),
-                    ),
-                ),
+                (parts.KEEP_MEMORY,),
             ),
         ),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from ...story import Change, Program, Repair, Story, Variant
+from ... import parts
+from ...story import Change, Program, Story, Variant
 
 
 def story(draw: random.Random) -> Story:
@@ -16,9 +17,7 @@ def story(draw: random.Random) -> Story:
         target_ms=35,
         grouped=True,
         programs=(
-            Program(
-                "client", "client", "players that fetch segments", {"rate_per_s": rate}, "service", "front"
-            ),
+            parts.client("players that fetch segments", rate),
             Program(
                 "service",
                 "service",
@@ -29,21 +28,10 @@ def story(draw: random.Random) -> Story:
                 },
                 knobs=("workers", "threads", "spin", "linger_ms", "poll_ms"),
             ),
-            Program(
-                "batch",
-                "batch",
-                "encodes the archive",
-                {"threads": 1, "period_ms": 300, "work_us": draw.randint(28, 36) * 1000},
-                knobs=("threads",),
-            ),
+            parts.batch("encodes the archive", 300, draw.randint(28, 36)),
         ),
         variants=(
-            Variant(
-                "busy-wait",
-                (Change("service", {"spin": 1}),),
-                "service",
-                (Repair("let workers sleep: `spin = no`", Change("service", set={"spin": "no"})),),
-            ),
+            parts.SPINNING,
             Variant(
                 "nice",
                 (
@@ -52,27 +40,10 @@ def story(draw: random.Random) -> Story:
                 ),
                 "service",
                 (
-                    Repair(
-                        "let {batch} give way still more: renice all its threads to 19",
-                        Change("batch", nice=19),
-                    ),
-                    Repair(
-                        "give {service} CPU {front}: taskset -a -cp {front} {service_pid}",
-                        Change("service", cpus="front"),
-                    ),
+                    parts.GIVE_WAY_MORE,
+                    parts.FRONT,
                 ),
             ),
-            Variant(
-                "quota",
-                (Change("service", quota_us=draw.randint(24, 26) * 1000),),
-                "service",
-                (
-                    Repair("take the limit of the group away", Change("service", quota_us=0)),
-                    Repair(
-                        "give the group 60 ms in each period of 100 ms", Change("service", quota_us=60_000)
-                    ),
-                ),
-                needs=("group",),
-            ),
+            parts.limited(draw.randint(24, 26), 60),
         ),
     )
