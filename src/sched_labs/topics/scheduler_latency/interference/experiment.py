@@ -51,6 +51,8 @@ def summarise(result: Result) -> pd.DataFrame:
     for neighbour, nice in trials[["neighbour", "nice"]].drop_duplicates().itertuples(index=False):
         counted = trials[(trials["neighbour"] == neighbour) & (trials["nice"] == nice)]
         data = result.data[(result.data["neighbour"] == neighbour) & (result.data["nice"] == nice)]
+        # Runs of earlier versions do not say for how long they counted softirqs.
+        window_ns = counted.get("softirqs_window_ns", counted["window_ns"])
         for part in PARTS:
             of_part = data[data["part"] == part].set_index("trial")["part_ns"]
             lost = of_part.reindex(counted["trial"], fill_value=0).to_numpy(float)
@@ -60,7 +62,7 @@ def summarise(result: Result) -> pd.DataFrame:
                     "nice": int(nice),
                     "part": part,
                     **spread("ms_per_s", "", 1e3 * lost / counted["window_ns"].to_numpy(float)),
-                    "softirqs_per_s": float((1e9 * counted["softirqs"] / counted["window_ns"]).median())
+                    "softirqs_per_s": float((1e9 * counted["softirqs"] / window_ns).median())
                     if counted["softirqs"].notna().all()
                     else math.nan,
                     "units_per_s": float((1e9 * counted["units"] / counted["window_ns"]).median()),
@@ -115,7 +117,7 @@ def neighbours(
     (see summarise), part_ns.  Where the kernel keeps a card's interrupts away from the CPU, real packets do
     not come here at all; these do, because loopback packets are delivered on their sender's CPU.  Without BPF
     all waits are "unattributed".  The fact instrument is bpf or schedstat; the table trials_counted has
-    window_ns, units and softirqs of each trial.
+    window_ns, units and softirqs of each trial, the last of them in softirqs_window_ns.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.1, quick=0.15, full=2.0) if duration_s is None else duration_s
@@ -207,10 +209,10 @@ def _measure(
             placement.pin(neighbour.tids, [cpu])
             neighbour.go()
             time.sleep(LEAD_S)
-        before = softirqs(cpu)
+        began, before = time.monotonic_ns(), softirqs(cpu)
         victim.go()
         records = list(victim.records())
-        after = softirqs(cpu)
+        after, ended = softirqs(cpu), time.monotonic_ns()
         units = 0
         if neighbour:
             own = next(record for record in neighbour.records() if record.kind == "neighbour")
@@ -232,6 +234,7 @@ def _measure(
             "window_ns": round(1e9 * duration_s),
             "units": units,
             "softirqs": None if before is None or after is None else after - before,
+            "softirqs_window_ns": ended - began,  # longer: the victim's start and end are in it
         }
     )
 
