@@ -22,7 +22,7 @@
   if (server === null) {
     title.after(
       element("p", { className: "sl-note" },
-        "The figures on this page were measured when it was built. To run them on your own machine: ",
+        "The line below each figure says where and when it was measured. To measure on your own machine: ",
         element("code", { textContent: "make live" }), " in the book's folder."),
     );
     return;
