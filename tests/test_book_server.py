@@ -559,7 +559,7 @@ def test_a_page_has_plain_forms_where_jupyterlab_has_widgets(served: Served, bro
 def test_a_page_that_stands_alone_says_how_it_comes_alive(served: Served, browser: Any) -> None:
     page = browser.new_page()
     page.goto((served.html / "notebooks/01-context-switch.html").as_uri())
-    page.get_by_text("To run them on your own machine").wait_for()
+    page.get_by_text("To measure on your own machine").wait_for()
     assert page.get_by_role("button", name="Run").count() == 0
     page.close()
 
