@@ -168,6 +168,24 @@ UNCOVER = """() => {
 }"""
 
 
+def test_a_chapters_numbers_are_one_sheet_of_paper(browser: Any, real_book: Path) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = browser.new_page(viewport={"width": LAPTOP, "height": 900}, color_scheme="dark")
+    page.goto((real_book / "html" / f"{CHAPTERS[0].name}.html").as_uri())
+    page.get_by_role("button", name="My sheet").click()
+    sheet = page.get_by_role("dialog")
+    assert sheet.get_by_text("No guess yet").count() >= 5, "what is covered on its page is covered here"
+    assert axe.Axe().run(page, context=".sl-sheet").violations_count == 0
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf())) == 1
+    with page.expect_download() as saved:
+        sheet.get_by_role("button", name="Save as SVG").click()
+    assert saved.value.suggested_filename == f"sheet-{CHAPTERS[0].short}.svg"
+    assert "No guess yet" in saved.value.path().read_text(encoding="utf-8")
+    page.keyboard.press("Escape")
+    assert not sheet.is_visible()
+    page.close()
+
+
 def test_a_page_is_read_in_ten_minutes(browser: Any, real_book: Path) -> None:
     """With every figure uncovered and nothing unfolded."""
     page = browser.new_page(viewport={"width": LAPTOP, "height": 900})

@@ -147,7 +147,7 @@ def test_the_figure_is_covered_until_the_guess_is_made() -> None:
     kept = store.predictions()["warmup.peak"]
     assert (kept["value"], kept["unit"]) == (2500, "ns") and question.kept == kept
     assert view.kept == kept and revealed.children[0].kept == kept
-    assert revealed.children[0].measured == {"known": True, "value": 50}
+    assert revealed.children[0].measured == {"measured": 50}
     assert "marks [2500.0]" in below.value
     view.decided = {"kept": None, "count": 2}
     assert below.value == "" and question.kept is None and store.predictions() == {}
@@ -291,7 +291,7 @@ def test_jupyterlab_runs_the_same_module(empty: Any) -> None:
     empty.evaluate(
         """async ([text, question]) => {
             const module = await import(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
-            const measured = { known: true, value: 50 };
+            const measured = { measured: 50 };
             const heard = {}, state = { question, kept: null, measured, said: "", decided: {} };
             window.model = {
                 get: (name) => state[name],
@@ -303,12 +303,128 @@ def test_jupyterlab_runs_the_same_module(empty: Any) -> None:
             document.body.replaceChildren(el);
             module.default.render({ model, el });
         }""",
-        [modules.source("guess"), asked(low=10, high=100_000).told()],
+        [modules.for_widget("guess", "picture"), asked(low=10, high=100_000).told()],
     )
     assert empty.get_by_text("Measured").count() == 0
     empty.get_by_role("slider", name="How long?").press("End")
     empty.get_by_role("button", name="That is my guess").click()
     empty.get_by_text("You guessed 100 µs: 2,000 times too high. Measured: 50 ns.").wait_for()
+
+
+# ---- what is saved as a picture ----
+
+LONG = (
+    "From losing the CPU to having it again, beside seven others who never sleep: how long, for half of them?"
+)
+
+
+def numbered(count: int, **more: Any) -> list[dict[str, Any]]:
+    """Made-up numbers of a chapter, each guessed; nobody measured them."""
+    one = {
+        "question": {"id": "made.up", "text": LONG, "unit": "ns", "low": 1, "high": 1e6},
+        "kept": {"value": 10_000, "unit": "ns"}, "measured": 1500, "interval": [1400, 1600], "ends": "95 %",
+        "run": f"Somebody's machine with a very long name, and what else there is to say of it: {LONG}",
+    }  # fmt: skip
+    return [one | more | {"measured": 1500 + n} for n in range(count)]
+
+
+INSIDE = """([what, given]) => {
+    const host = document.createElement("div");
+    document.body.replaceChildren(host);
+    const { guess, picture } = schedLabsModules, drawing = picture.drawing(guess);
+    host.innerHTML = what === "card" ? drawing.card(given) : drawing.sheet("A chapter", given);
+    const svg = host.querySelector("svg"), { width, height } = svg.viewBox.baseVal;
+    const outside = [...svg.querySelectorAll("text")].filter((text) => {
+        const box = text.getBBox();
+        return box.x < 0 || box.y < 0 || box.x + box.width > width || box.y + box.height > height;
+    });
+    return [svg.textContent, svg.getAttribute("aria-label"), outside.map((text) => text.textContent)];
+}"""
+
+
+@pytest.mark.parametrize("measured", [1500, None, "somewhere that takes a great many words to be told of"])
+def test_a_card_says_what_was_guessed_and_measured_and_fits(empty: Any, measured: Any) -> None:
+    one = numbered(1)[0] | {"measured": measured}
+    if isinstance(measured, str):
+        one["question"] |= {"unit": "word", "choices": [measured, "here"]}
+        one |= {"kept": {"value": "here", "unit": "word"}, "interval": None}
+    said, label, outside = empty.evaluate(INSIDE, ["card", one])
+    assert outside == []
+    assert ("here" if isinstance(measured, str) else "10 µs") in said and LONG in label
+    assert {1500: "1.5 µs", None: "cannot tell"}.get(measured, measured) in said
+    if measured == 1500:
+        assert "seven times too high" in said and "1.4 µs to 1.6 µs (95 %)" in said
+
+
+@pytest.mark.parametrize("count", [1, 8, 24])
+def test_a_sheet_is_one_page_however_many_numbers_there_are(empty: Any, count: int) -> None:
+    _, label, outside = empty.evaluate(INSIDE, ["sheet", numbered(count)])
+    assert outside == [] and label.count(LONG) == count + 1  # the source is named once
+
+
+def test_a_sheet_keeps_a_number_covered_until_its_guess_is_made(empty: Any) -> None:
+    said, label, _ = empty.evaluate(INSIDE, ["sheet", numbered(1, kept=None)])
+    assert "No guess yet" in said and "1.5" not in said + label and "Somebody" not in said + label
+    said, _, _ = empty.evaluate(INSIDE, ["sheet", numbered(1, kept={"declined": True})])
+    assert "No guess made" in said and "1.5 µs" in said
+
+
+def test_pictures_have_the_colours_of_figures() -> None:
+    from sched_labs.draw import style
+
+    colours = dict(re.findall(r'(\w+): "(#[0-9a-f]{6})"', modules.source("picture")))
+    assert colours == {name: style.PALETTE[name].light for name in colours} and len(colours) == 5
+
+
+def test_a_card_is_saved_as_a_png_that_is_not_empty(empty: Any, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    empty.evaluate(
+        """one => {
+            const { guess, picture } = schedLabsModules, host = document.createElement("div");
+            document.body.replaceChildren(host);
+            guess.mount(host, one.question, { ...one, picture }, () => {});
+        }""",
+        numbered(1)[0],
+    )
+    with empty.expect_download() as saved:
+        empty.get_by_role("button", name="Save as a picture").click()
+    assert saved.value.suggested_filename == "guess-made-up.png"
+    saved.value.save_as(tmp_path / "card.png")
+    with image.open(tmp_path / "card.png") as card:
+        colours = card.convert("RGB").getcolors(1 << 24)
+        assert card.width == 1200 and 500 < card.height < 1000
+        ink = sum(count for count, colour in colours if sum(colour) < 200)
+    assert 0.01 < ink / (card.width * card.height) < 0.3
+
+
+def test_an_answer_knows_its_interval_and_its_run() -> None:
+    table = pd.DataFrame(
+        {"n": [1, 2], "cost_ns": [1500.0, 7.0], "cost_lo_ns": [1e3, 6.0], "cost_hi_ns": [2e3, 8.0]}
+    )
+
+    class Run(Result):
+        def __init__(self, trials: int, stands_in: str) -> None:
+            super().__init__()
+            self.parameters, self.stands_in = {"trials": trials}, stands_in
+
+        def summary(self) -> pd.DataFrame:
+            return table
+
+        def provenance_line(self) -> str:
+            return "here"
+
+    question = predict("q", "?", unit="µs", low=1, high=1e3)
+    assert question.reveal(Run(6, ""), 1500.0).about == {
+        "run": "here",
+        "interval": [1, 2],
+        "ends": "95 %",
+        "measured": 1.5,
+    }
+    about = question.reveal(Run(3, "no such thing here"), 1500.0).about
+    assert about["ends"] == "range of 3 trials" and about["run"].startswith("Recorded elsewhere")
+    assert "interval" not in question.reveal(Run(6, ""), 1501.0).about
+    table["cost_ns"] = 7.0
+    assert "interval" not in question.reveal(Run(6, ""), 7.0).about, "two rows, and nobody says which"
 
 
 def test_what_answers_in_words_is_computed_from_intervals() -> None:

@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const { element } = window.schedLabs;
+  const { element, tools } = window.schedLabs;
   const article = document.querySelector(".bd-article");
   const folds = () => [...(article?.querySelectorAll("details") ?? [])];
   if (folds().length < 2) return;
@@ -34,10 +34,5 @@
   });
   addEventListener("afterprint", () => { for (const fold of before) fold.open = false; });
 
-  let tools = article.querySelector(".sl-tools");
-  if (!tools) {
-    tools = element("p", "sl-tools");
-    article.querySelector("h1")?.after(tools);
-  }
-  tools.append(button);
+  tools().append(button);
 })();

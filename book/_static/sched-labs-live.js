@@ -380,9 +380,8 @@
     return JSON.parse(told).map((index) => states[index]);
   };
 
-  const tools = document.querySelector(".sl-tools");
   const timed = (text, chosen) => [text, lasts(chosen)].filter(Boolean).join(", ");
-  tools.prepend(button(timed("Run on this machine", here), timed("Run the whole page on this machine", here), () => here));
+  window.schedLabs.tools().prepend(button(timed("Run on this machine", here), timed("Run the whole page on this machine", here), () => here));
   const groups = new Map();
   for (const state of page.cut ? [] : here) {
     const place = state.cell.closest("section:has(> h2)");

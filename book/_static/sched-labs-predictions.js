@@ -10,7 +10,7 @@
 
 (() => {
   const { server, ask, element } = window.schedLabs;
-  const { guess } = window.schedLabsModules;
+  const { guess, picture } = window.schedLabsModules;
   const key = (id) => "sched-labs.prediction." + id;
   let fromServer = {};
   const unkept = {}; // where this browser keeps nothing, as long as the page is open
@@ -51,7 +51,7 @@
   const told = (place) => JSON.parse(place.dataset.question);
   const answerTo = (id) => {
     const found = [...document.querySelectorAll(".sl-reveal")].map((place) => JSON.parse(place.dataset.reveal)).findLast(({ question }) => question === id);
-    return found ? found.measured : undefined;
+    return found ?? {};
   };
 
   /* ---- what is covered ---- */
@@ -151,7 +151,7 @@
   const draw = (place, said = "") => {
     const question = told(place);
     place.id ||= `question-${question.id.replace(/\W/g, "-")}`; // one that is a selector, too
-    const state = { kept: kept(question.id), measured: answerTo(question.id), said };
+    const state = { ...answerTo(question.id), kept: kept(question.id), picture, said };
     guess.mount(place, question, state, async (decision) => {
       const problem = await keep(question, decision);
       draw(place, problem);
@@ -216,6 +216,6 @@
     overview();
   };
 
-  window.schedLabs.predictions = { wake }; // for new output
+  window.schedLabs.predictions = { wake, kept, answerTo }; // wake: for new output
   begin();
 })();

@@ -71,11 +71,5 @@
   const start = document.createElement("button");
   Object.assign(start, { type: "button", className: "sl-run", textContent: "Present" });
   start.addEventListener("click", begin);
-  let tools = article.querySelector(".sl-tools");
-  if (!tools) {
-    tools = document.createElement("p");
-    tools.className = "sl-tools";
-    article.querySelector("h1").after(tools);
-  }
-  tools.append(start);
+  window.schedLabs.tools().append(start);
 })();

@@ -37,16 +37,12 @@
   })();
 
   const offerLab = () => {
-    const title = document.querySelector(".bd-article h1");
-    if (page.chapter === null || !title) return;
-    const tools = document.createElement("p");
-    tools.className = "sl-tools";
+    if (page.chapter === null || !document.querySelector(".bd-article h1")) return;
     const link = document.createElement("a");
     link.className = "sl-open";
     link.href = `${server}lab/tree/notebooks/${encodeURIComponent(page.chapter)}.md`;
     link.textContent = "Open in JupyterLab";
-    tools.append(link);
-    title.after(tools);
+    tools().append(link);
   };
 
   // How far the reader is with the labs, in the margin and on a lab's own page: only the reader's server knows.
@@ -54,6 +50,14 @@
     const made = Object.assign(document.createElement(tag), { className });
     made.append(...children);
     return made;
+  };
+
+  // The row of buttons under a page's title.
+  const tools = () => {
+    const title = document.querySelector(".bd-article h1");
+    const there = document.querySelector(".bd-article .sl-tools") ?? element("p", "sl-tools");
+    if (!there.isConnected) title?.after(there);
+    return there;
   };
 
   const day = (time) => String(time).slice(0, 10);
@@ -137,7 +141,7 @@
     }
   };
 
-  window.schedLabs = { server, cookie, ask, element, page }; // for the scripts that are loaded after this one
+  window.schedLabs = { server, cookie, ask, element, page, tools }; // for the scripts that are loaded after this one
 
   begin();
 })();

@@ -18,6 +18,7 @@ from .. import explorables
 from ..core.errors import SchedLabError
 from ..reader import predictions
 from . import cut, glossary, lab_pages, layers
+from . import predictions as predictions_of
 from .chapters import Chapter, Checkout, contents, relink
 from .generated import Material, fill
 from .progress import Terminal
@@ -169,7 +170,9 @@ def _stage_chapter(book: Checkout, chapter: Chapter, parts: list[Chapter], stage
     for page in made:
         last = [cut.contents(made)] if page is made[0] and len(made) > 1 else []
         last.append(cut.chapter_code(notebook, page))
-        added = [nbformat.v4.new_markdown_cell(text) for text in last]
+        if page is made[0]:
+            last.append(predictions_of.for_sheet(page.title, predictions_of.asked(book, [chapter])))
+        added = [nbformat.v4.new_markdown_cell(text) for text in last if text]
         target = staged / f"{page.name}.ipynb"
         target.parent.mkdir(parents=True, exist_ok=True)
         whole = nbformat.v4.new_notebook(cells=[*page.cells, *added], metadata=notebook.metadata)

@@ -22,11 +22,17 @@ _ANSWERED = re.compile(r'class="sl-reveal" data-reveal="([^"]*)"')
 
 @dataclass(frozen=True)
 class Asked:
-    """A question of a chapter; `measured` is null where the chapter's run could not tell."""
+    """A question of a chapter, and what its answer says of itself (`reader.predictions.Revealed.about`)."""
 
     chapter: Chapter
     question: dict[str, Any]
-    measured: float | str | None
+    answer: dict[str, Any]
+
+    @property
+    def measured(self) -> float | str | None:
+        """None where the chapter's run could not tell."""
+        found: float | str | None = self.answer.get("measured")
+        return found
 
 
 def asked(book: Checkout, parts: Sequence[Chapter]) -> list[Asked]:
@@ -35,11 +41,11 @@ def asked(book: Checkout, parts: Sequence[Chapter]) -> list[Asked]:
     for part in parts:
         texts = list(_outputs(book, part))
         answers = [json.loads(unescape(said)) for text in texts for said in _ANSWERED.findall(text)]
-        measured = {answer["question"]: answer["measured"] for answer in answers}
+        answered = {answer["question"]: answer for answer in answers}
         for text in texts:
             for said in _ASKED.findall(text):
                 question = json.loads(unescape(said))
-                found.append(Asked(part, question, measured.get(question["id"])))
+                found.append(Asked(part, question, answered.get(question["id"], {})))
     return found
 
 
@@ -50,6 +56,16 @@ def _outputs(book: Checkout, part: Chapter) -> Iterator[str]:
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             yield "".join(output.get("data", {}).get("text/html", ""))
+
+
+def for_sheet(title: str, questions: Sequence[Asked]) -> str:
+    """All of a chapter's numbers, which `sched-labs-sheet.js` lays out on one page."""
+    known = ("measured", "interval", "ends", "run")
+    numbers = [
+        {"question": one.question, **{name: one.answer.get(name) for name in known}} for one in questions
+    ]
+    told = json.dumps({"title": title, "numbers": numbers}).replace("<", "\\u003c")
+    return f'<script type="application/json" class="sl-sheet-data">{told}</script>' if numbers else ""
 
 
 def table(questions: Sequence[Asked]) -> str:

@@ -1,4 +1,4 @@
-"""The ES modules beside this file, and those of guesses and exercises, as a page and as JupyterLab take them.
+"""The ES modules beside this file and in the reader's room, as a page and as JupyterLab take them.
 
 Every module is without imports and has one `export default`, at the start of a line.  So one copy serves
 both: anywidget is given several of them in one text, and a page gets all of them in one ordinary script,
@@ -13,7 +13,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 PAGE_SCRIPT = "sched-labs-explorables.js"
 _EXPORT = "\nexport default "
-_ELSEWHERE = {name: FOLDER.parent / "reader" / f"{name}.js" for name in ("guess", "exercise")}
+_ELSEWHERE = {name: FOLDER.parent / "reader" / f"{name}.js" for name in ("guess", "exercise", "picture")}
 
 
 def names() -> list[str]:

@@ -168,7 +168,7 @@ const ruler = (question, kept, measured) => {
   return element("span", { className: "sl-g-line" }, line, marks(lines, question.unit));
 };
 
-const tell = (host, question, kept, measured, forget) => {
+const tell = (host, question, { kept, measured, interval, ends, run, picture }, forget) => {
   const waits = measured === undefined;
   const text = waits
     ? kept.declined ? "You made no guess." : `Your guess: ${words(kept.value, question.unit)}.`
@@ -177,27 +177,35 @@ const tell = (host, question, kept, measured, forget) => {
   said.setAttribute("role", "status");
   const again = element("button", { type: "button", className: "sl-g-decline", textContent: kept.declined ? "Guess after all" : "Guess again" });
   again.addEventListener("click", forget);
+  const buttons = [again];
+  if (picture && !waits && !kept.declined) {
+    const card = element("button", { type: "button", className: "sl-g-decline", textContent: "Save as a picture" });
+    card.addEventListener("click", () => {
+      const drawn = picture.drawing({ words, compared }).card({ question, kept, measured, interval, ends, run });
+      picture.save(drawn, `guess-${question.id}`).catch((error) => said.append(` It could not be saved: ${error.message}.`));
+    });
+    buttons.push(card);
+  }
   host.replaceChildren(
     element("div", { className: "sl-guessed" },
       element("p", { className: "sl-g-asked", textContent: question.text }),
       ...(question.choices || waits || !(Number.isFinite(measured) || kept.value) ? [] : [ruler(question, kept, measured)]),
-      said, element("span", { className: "sl-g-buttons" }, again)),
+      said, element("span", { className: "sl-g-buttons" }, ...buttons)),
   );
 };
 
-/* Show a question inside `host`.  `state` is {kept, measured, said}: kept is null before, measured undefined where
-   nothing has been measured yet.  `decide(kept)` is told what the reader decides, null to forget it. */
+/* Show a question inside `host`.  `state` is {kept, measured, interval, ends, run, picture, said}: kept is null
+   before, measured undefined where nothing has been measured yet; `picture` is the module that saves one.  `decide(kept)` is told what the reader decides, null to forget it. */
 const mount = (host, question, state, decide) => {
-  if (state.kept) tell(host, question, state.kept, state.measured, () => decide(null));
+  if (state.kept) tell(host, question, state, () => decide(null));
   else ask(host, question, decide);
   if (state.said) (host.querySelector(".sl-g-said") ?? host.querySelector(".sl-g-told")).append(` ${state.said}`);
 };
 
-// What anywidget calls in JupyterLab.
-const render = ({ model, el }) => {
+// What anywidget calls in JupyterLab; `picture` is the module that saves one.
+const view = (picture) => ({ render({ model, el }) {
   const draw = () => {
-    const measured = model.get("measured");
-    const state = { kept: model.get("kept"), measured: measured.known ? measured.value : undefined, said: model.get("said") };
+    const state = { ...model.get("measured"), kept: model.get("kept"), said: model.get("said"), picture };
     mount(el, model.get("question"), state, (kept) => {
       model.set("decided", { kept, count: (model.get("decided").count ?? 0) + 1 });
       model.save_changes();
@@ -205,6 +213,6 @@ const render = ({ model, el }) => {
   };
   for (const name of ["kept", "measured", "said"]) model.on(`change:${name}`, draw);
   draw();
-};
+} });
 
-export default { mount, sentence, compared, words, render };
+export default { mount, sentence, compared, words, view };

@@ -23,9 +23,10 @@ from ..core.errors import ParameterError, SchedLabError
 from ..core.progress import on_page
 from ..draw.base import Figure
 from ..draw.rulers import rulers
+from ..explorables import modules
+from ..run.base import ENOUGH
 from .widgets import bundle
 
-MODULE = Path(__file__).with_name("guess.js")
 STYLE = Path(__file__).with_name("guess.css")
 WORD = "word"  # the unit of a guess that is one of several words
 
@@ -145,6 +146,7 @@ class Revealed:
             )
         self.question, self._shown, self._how = question, shown, how
         self.measured = measured if isinstance(measured, str) else in_unit(measured, question.unit)
+        self.about = _about(shown, measured, question.unit) | {"measured": self.measured}
 
     def figure(self, marks: Sequence[dict[str, Any]] = ()) -> Any:
         """The figure, with these predictions in it where it has an axis for them."""
@@ -180,7 +182,7 @@ class Revealed:
 
     def html(self) -> str:
         """For a page: the same for everybody, for the page itself covers it and draws the guess."""
-        about: dict[str, Any] = {"question": self.question.id, "measured": self.measured}
+        about: dict[str, Any] = {"question": self.question.id, **self.about}
         marks = mark(self.question.id) if on_page() else []
         if not marks and (places := self._rulers()):
             about["rulers"] = places
@@ -193,7 +195,7 @@ class Revealed:
         """For JupyterLab: the question again, and below it the figure once it is answered."""
         import ipywidgets
 
-        view, below = self.question._view({"known": True, "value": self.measured}), ipywidgets.HTML()
+        view, below = self.question._view(self.about), ipywidgets.HTML()
 
         def show(_: Any = None) -> None:
             below.value = self._figure_html(mark(self.question.id)) if self.question.decided else ""
@@ -204,6 +206,32 @@ class Revealed:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return bundle(self.widget, self.html(), f"{self.question.question} {self.measured}")
+
+
+def _about(shown: Any, measured: Any, unit: str) -> dict[str, Any]:
+    """What a saved picture says besides the number: `run`, where it comes from, and its interval.
+
+    `interval` is that of the number in the result's summary that equals it, where only one does; `ends` says
+    what its two ends are.
+    """
+    from ..book.trust import estimates
+
+    if not hasattr(shown, "provenance_line"):
+        return {}
+    about = {"run": ("Recorded elsewhere: " if shown.stands_in else "") + shown.provenance_line()}
+    if isinstance(measured, str) or measured is None:
+        return about
+    with suppress(ParameterError):
+        found = estimates(shown.summary())
+        for size in (1, 100):  # a share is asked for in per cent
+            ends = found.loc[found["median"] * size == measured, ["low", "high"]].drop_duplicates()
+            if len(ends) == 1:
+                trials = shown.parameters.get("trials")
+                few = isinstance(trials, int) and trials < ENOUGH
+                about["interval"] = [in_unit(end * size, unit) for end in ends.to_numpy()[0]]
+                about["ends"] = f"range of {trials} trials" if few else "95 %"
+                break
+    return about
 
 
 def predict(
@@ -281,7 +309,7 @@ def _view_class() -> Any:
                 "Guess",
                 (anywidget.AnyWidget,),
                 {
-                    "_esm": MODULE.read_text(encoding="utf-8"),
+                    "_esm": modules.for_widget("guess", "picture"),
                     "_css": STYLE.read_text(encoding="utf-8"),
                     "question": of_a_page(traitlets.Dict),
                     "kept": of_a_page(traitlets.Dict, allow_none=True, default_value=None),
