@@ -35,6 +35,7 @@ class Made:
     data: pd.DataFrame = field(default_factory=pd.DataFrame)
     machine: dict[str, Any] = field(default_factory=lambda: dict(MACHINE))
     flags: list[str] = field(default_factory=list)
+    stands_in: str = ""
 
     def summary(self) -> pd.DataFrame:
         return self.table.copy()
@@ -378,6 +379,10 @@ def test_doubts_and_the_recorded_machine_are_in_the_provenance() -> None:
     said = figures.draw(result, recorded=made_warmup(**OTHER)).provenance
     assert "Made-up 9000, synthetic" in said and OTHER["cpu_model"] in said
     assert "Flagged: One. Two. Three. (and 1 more)" in said
+    result.stands_in = "There is no compiler."
+    elsewhere = figures.draw(result)
+    assert "Recorded elsewhere: One." in elsewhere.provenance
+    assert ", recorded elsewhere</summary>" in elsewhere._repr_html_()
 
 
 @pytest.mark.parametrize(

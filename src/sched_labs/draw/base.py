@@ -40,6 +40,8 @@ class Drawable(Protocol):
     def tables(self) -> dict[str, pd.DataFrame]: ...
     @property
     def flags(self) -> list[str]: ...
+    @property
+    def stands_in(self) -> str: ...
     def summary(self) -> pd.DataFrame: ...
     def records(self, table: str) -> list[dict[str, Any]]: ...
     def provenance_line(self) -> str: ...
@@ -337,8 +339,13 @@ def provenance(result: Drawable, recorded: Drawable | None) -> str:
     doubts = result.flags
     if doubts:
         more = f" (and {len(doubts) - 3} more)" if len(doubts) > 3 else ""
-        parts.append(f"Flagged: {' '.join(doubts[:3])}{more}")
+        parts.append(f"{mark(result)}: {' '.join(doubts[:3])}{more}")
     return " ".join(part if part.endswith((".", ")")) else f"{part}." for part in parts)
+
+
+def mark(result: Drawable) -> str:
+    """What a line without room for all doubts says of a run that has some."""
+    return "Recorded elsewhere" if result.stands_in else "Flagged"
 
 
 def times_ns(predictions: Sequence[Prediction]) -> list[tuple[str, float]]:

@@ -77,10 +77,11 @@ def page_figure(svg: str, caption: str, provenance: str, width: float) -> str:
 
 def _whence(provenance: str) -> str:
     """One line that says where the numbers come from, and opens to all of it."""
-    flagged = ", flagged" if "Flagged: " in provenance else ""
+    mark = re.search(r"(?:^|[.)] )(Flagged|Recorded elsewhere): ", provenance)
+    said = f", {mark[1].lower()}" if mark else ""
     first = provenance.partition(" · measured ")[0].partition(". ")[0] or "Where this comes from"
     return (
-        f'<details class="sl-whence"><summary>{escape(first)}{flagged}</summary>'
+        f'<details class="sl-whence"><summary>{escape(first)}{said}</summary>'
         f"<p>{escape(provenance)}</p></details>"
     )
 

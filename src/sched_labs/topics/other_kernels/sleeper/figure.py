@@ -29,6 +29,7 @@ from sched_labs.draw.base import (
     draws,
     listed,
     machine_name,
+    mark,
     times_ns,
 )
 
@@ -252,6 +253,6 @@ def _provenance(results: Sequence[Drawable]) -> str:
         parts.append(f"Deterministic under {emulator}, on one CPU: Debian kernels {listed(packages)}.")
     for result in results:
         if _timing(result) != VIRTUAL:
-            flags = f" Flagged: {' '.join(result.flags[:2])}" if result.flags else ""
+            flags = f" {mark(result)}: {' '.join(result.flags[:2])}" if result.flags else ""
             parts.append(f"{result.provenance_line()}.{flags}")
     return " ".join(parts)
