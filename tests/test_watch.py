@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import math
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -33,7 +35,7 @@ from sched_labs.watching import findings as diagnosis
 from sched_labs.watching.causes import Causes, causes
 from sched_labs.watching.clients import Client
 from sched_labs.watching.program import observe, watch
-from sched_labs.watching.seen import Seen
+from sched_labs.watching.seen import Seen, Watcher
 from sched_labs.watching.target import Command, ControlGroup, Processes
 
 PYTHON = sys.executable
@@ -194,6 +196,47 @@ def test_a_program_that_ends_at_once_is_reported(helper: bool) -> None:
     assert any("It was there for" in text for text in result.flags) is short
 
 
+class Storm(target.Target):
+    """Two hundred threads that are new at every look and gone at the next, and one that stays."""
+
+    name = "storm"
+    born = 0
+
+    def pids(self) -> list[int]:
+        return [os.getpid()]
+
+    def over(self) -> bool:
+        return self.born >= 10_000
+
+    def threads(self, pids: list[int]) -> dict[tuple[int, int], looks.Thread]:
+        if pids != self.pids():  # of a rival
+            return self.whole(pids)
+        self.born += 200
+        one = self.whole(pids)[os.getpid(), os.getpid()]
+        shown = [dataclasses.replace(one, tid=self.born + n, run_ns=1000, wait_ns=500) for n in range(200)]
+        return {(thread.pid, thread.tid): thread for thread in (one, *shown)}
+
+    whole = staticmethod(looks.threads)
+
+
+def test_a_storm_of_threads_fills_no_memory_and_those_without_a_row_are_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storm = Storm()
+    monkeypatch.setattr(runqlat, "available", lambda: NO_HELPER)
+    monkeypatch.setattr(looks, "threads", storm.threads)
+    monkeypatch.setattr("sched_labs.watching.seen.MOST_KEPT", 1000)
+    monkeypatch.setattr(Watcher, "_rest", lambda watcher, pause_s: None)
+    result = observe(storm, 60, progress=False)
+    assert 200 < len(result.data) <= 1000 + 201
+    assert os.getpid() in set(result.data["tid"])
+    (said,) = [text for text in result.flags if "have no row" in text]
+    dropped = int(said.split()[0].replace(",", ""))
+    assert dropped + len(result.data) == storm.born + 1
+    ms = (dropped - 200) / 1000 / result.facts["window_s"]  # those that were there before the window had none
+    assert f"ran {ms:,.1f} ms" in said and f"waited {ms / 2:,.1f} ms" in said
+
+
 def test_a_thread_that_ends_while_it_is_looked_at_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, own = files.read, f"/proc/{os.getpid()}/task/{os.getpid()}"
     assert (os.getpid(), os.getpid()) in looks.threads([os.getpid()])
@@ -204,7 +247,9 @@ def test_a_thread_that_ends_while_it_is_looked_at_is_left_out(monkeypatch: pytes
         assert (os.getpid(), os.getpid()) not in looks.threads([os.getpid()])
 
 
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of x86-64's system calls")
+@pytest.mark.skipif(
+    os.uname().machine not in looks._FUTEX_CALLS, reason="the number of futex() is not known here"
+)
 @pytest.mark.parametrize(
     ("operation", "library", "kind"),
     [
@@ -218,8 +263,9 @@ def test_a_thread_that_ends_while_it_is_looked_at_is_left_out(monkeypatch: pytes
 def test_only_glibcs_waits_tell_a_lock_from_a_condition(
     operation: str, library: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    futex = looks._FUTEX_CALLS[os.uname().machine]
     said = {
-        "/proc/7/task/8/syscall": f"202 0x5000 {operation} 0x2 0x0 0x0 0x0 0x7ffd10 0x7f1234",
+        "/proc/7/task/8/syscall": f"{futex} 0x5000 {operation} 0x2 0x0 0x0 0x0 0x7ffd10 0x7f1234",
         "/proc/7/maps": f"400000-401000 r-xp 0 08:01 1 /x\n7f1000-7f2000 r-xp 0 08:01 2      {library}",
     }
     looks._in_glibc.cache_clear()
@@ -315,7 +361,7 @@ def window(
         **{
             "running": running, "waiting": waiting, "wanted": running + waiting, "allowed": allowed,
             "asleep": {"timer": 100.0}, "session": "a", "waits": None, "switches": None, "turns": None,
-            "handed_over_running": lambda tids: None, "slack_ns": {}, "clients": [],
+            "handed_over_running": lambda tids: None, "slack_ns": {}, "clients": [], "crowding": 1.0,
         } | values,
     )  # fmt: skip
 
@@ -400,9 +446,24 @@ def test_the_rival_that_stood_next_to_its_threads_is_told_from_one_that_ran_else
     assert seen._had(os.getpid(), 900.0, Counter({os.getpid(): 10**7}), None) == 10
 
 
+def unix_sockets_are_told() -> bool:
+    """Whether sock_diag answers for Unix sockets, asked with bytes of our own: a header and unix_diag_req."""
+    dump_all = struct.pack("=IHHII", 40, 20, 0x301, 1, 0) + struct.pack(
+        "=B3xIIIII", 1, 0xFFFFFFFF, 0, 4, 0, 0
+    )
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as asking:
+            asking.settimeout(10)
+            asking.sendto(dump_all, (0, 0))
+            (kind,) = struct.unpack_from("=H", asking.recv(1 << 16), 4)
+    except OSError:
+        return False
+    return bool(kind != 2)  # NLMSG_ERROR: without CONFIG_UNIX_DIAG ENOENT
+
+
 def test_the_other_end_of_a_unix_socket_is_found() -> None:
     here, there = socket.socketpair()
-    if not list(clients.unix_pairs()):
+    if not unix_sockets_are_told():
         pytest.skip("this kernel does not tell who is at the other end of a Unix socket")
     ends = tuple(str(os.fstat(one.fileno()).st_ino) for one in (here, there))
     assert {ends, ends[::-1]} <= set(clients.unix_pairs())
@@ -411,6 +472,26 @@ def test_the_other_end_of_a_unix_socket_is_found() -> None:
         assert clients.others([server.pid], [os.getpid(), os.getppid()]) == [os.getpid()]
         server.kill()
     here.close()
+
+
+def unix_message(inode: int, *attributes: bytes, kind: int = 20) -> bytes:
+    """A message of sock_diag as the kernel writes it: nlmsghdr, unix_diag_msg, attributes, each padded."""
+    padded = b"".join(one + bytes(-len(one) % 4) for one in attributes)
+    body = struct.pack("=BBBxIII", 1, 1, 1, inode, 0, 0) + padded
+    return struct.pack("=IHHII", 16 + len(body), kind, 2, 1, 0) + body
+
+
+def test_the_kernels_datagrams_about_unix_sockets_are_read() -> None:
+    peer = struct.pack("=HHI", 8, 2, 4711)
+    name = struct.pack("=HH", 9, 0) + b"@abcd"  # UNIX_DIAG_NAME, which is padded
+    done, error = struct.pack("=IHHIIi", 20, 3, 2, 1, 0, 0), struct.pack("=IHHIIi", 36, 2, 0, 1, 0, -2)
+    both = [("11", "4711"), ("12", "")]
+    assert list(clients._messages(unix_message(11, name, peer) + unix_message(12, name))) == both
+    assert list(clients._messages(unix_message(11, peer) + unix_message(12) + done)) == both
+    assert list(clients._messages(error + bytes(16))) == list(clients._messages(done)) == []
+    assert list(clients._messages(unix_message(13, struct.pack("=HH", 0, 2), peer))) == [("13", "4711")]
+    for end in range(16 + 16):  # less than a message
+        assert list(clients._messages(unix_message(11, peer)[:end]))[1:] == []
 
 
 @pytest.mark.parametrize(
@@ -431,6 +512,16 @@ def test_only_one_finding_tells_of_a_part() -> None:
     """A mask that crowds the threads is not also a fault of the threads, nor of a rival on the same CPU."""
     seen = window(*NARROW, rivals=[rival()])
     assert [one.name for one in found(seen, waits(same_program=200.0, other_task=200.0))] == ["mask"]
+
+
+def test_the_cpus_of_ten_thousand_threads_are_those_of_all_and_not_of_one_that_hardly_wants_any() -> None:
+    every = [thread(tid=n, running_ms_per_s=0.1, waiting_ms_per_s=0.1) for n in range(10_000)]
+    seen = Seen(*(SimpleNamespace(at_ns=0),) * 2, {})  # type: ignore[arg-type]
+    seen.threads = pd.DataFrame(every)
+    assert seen.allowed == {0, 1}
+    seen = Seen(*(SimpleNamespace(at_ns=0),) * 2, {})  # type: ignore[arg-type]
+    seen.threads = pd.DataFrame([*NARROW[0], thread(running_ms_per_s=5.0, waiting_ms_per_s=0.0)])
+    assert seen.allowed == {0}
 
 
 def test_a_rival_is_a_rival_where_the_other_cpus_are_full() -> None:
@@ -536,6 +627,8 @@ def test_without_the_helper_the_waits_are_shared_out_by_who_ran() -> None:
     parts = causes(window(rivals=[rival()], groups=[limited]))
     assert parts.long["throttled"] == pytest.approx(300)
     assert parts.long_sum == pytest.approx(400)
+    limited["throttled_ms_per_s"] = 150.0  # a CPU's, on whose queue two of its threads stand
+    assert causes(window(groups=[limited], crowding=2.0)).long["throttled"] == pytest.approx(300)
 
 
 def test_short_waits_are_the_price_of_switching() -> None:

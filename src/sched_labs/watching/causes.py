@@ -69,18 +69,17 @@ def _counted(found: Attribution, window_s: float) -> Causes:
 def _estimated(seen: Seen) -> Causes:
     """The waiting time, shared out by who used the CPUs that the program may use.
 
-    Throttled time comes first: a group's throttled time is summed over its CPUs, and on each of them at least
-    one thread waits for it.  Its own threads compete with each other as far as they could have used more CPUs
-    than one.
+    Throttled time comes first: a group's throttled time is summed over its CPUs, and on each of them all
+    threads wait that are on this CPU's queue.  Its own threads compete with each other as far as they could
+    have used more CPUs than one.
     """
     threads = seen.threads
     slices = float((threads["voluntary_per_s"] + threads["involuntary_per_s"]).sum())
     mean_ns = seen.waiting * 1e6 / slices if slices else 0.0
     if mean_ns < SHORT_NS and seen.waiting:
         return Causes({}, {"unattributed": seen.waiting}, False)
-    throttled = min(
-        seen.waiting, float(seen.groups["throttled_ms_per_s"].max() or 0.0) if len(seen.groups) else 0.0
-    )
+    held = float(seen.groups["throttled_ms_per_s"].max() or 0.0) if len(seen.groups) else 0.0
+    throttled = min(seen.waiting, held * seen.crowding)
     rest, rivals, cpus = seen.waiting - throttled, seen.rivals, seen.cpus
     want = threads["running_ms_per_s"] + threads["waiting_ms_per_s"]
     busiest = float(want.max()) if len(want) else 0.0

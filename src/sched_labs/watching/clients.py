@@ -85,7 +85,7 @@ def _messages(data: bytes) -> Iterator[tuple[str, str]]:
     """(inode, inode of the other end or "") of each socket in a datagram; none at the end, or on an error."""
     while len(data) >= 16:
         length, kind = struct.unpack_from("=IH", data)
-        if kind != _BY_FAMILY or length < 32:
+        if kind != _BY_FAMILY or not 32 <= length <= len(data):
             return
         (here,), attributes, there = struct.unpack_from("=I", data, 20), data[32:length], ""
         while len(attributes) >= 4:

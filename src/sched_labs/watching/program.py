@@ -120,6 +120,13 @@ def observe(
             "are not in the table, nor is a thread that lived no longer than that."
         )
         notes.append(Note("info", text))
+    if dropped := seen.dropped.threads:
+        run, wait = (ns / 1e6 / seen.window_s for ns in (seen.dropped.run_ns, seen.dropped.wait_ns))
+        text = (
+            f"{dropped:,} of these have no row, for want of room: together they ran {run:,.1f} ms of every "
+            f"second and waited {wait:,.1f} ms."
+        )
+        notes.append(Note("flag", text))
     if interrupted:
         notes.append(Note("info", "Stopped early: this holds what was seen before the interruption."))
     result = _result(seen, about, notes)
@@ -224,8 +231,17 @@ def _result(seen: Seen, about: dict[str, Any], notes: list[Note]) -> Result:
     if seen.waits is not None and seen.switches is not None:
         tables |= {"waits": seen.waits.data, "edges": seen.switches.edges, "stacks": seen.switches.stacks}
         tables["wakers"] = seen.switches.wakers
-        if lost := seen.waits.lost + seen.switches.lost_edges + seen.switches.lost_stacks:
-            notes.append(Note("flag", f"{lost:,} waits or switches could not be counted."))
+        if lost := seen.waits.lost:
+            notes.append(Note("flag", f"{lost:,} waits could not be counted."))
+        if lost := seen.switches.lost_edges:
+            text = (
+                f"{lost:,} switches found no room in the table of who had the CPU after whom: too many pairs."
+            )
+            notes.append(Note("flag", text))
+        if lost := seen.switches.lost_stacks:
+            notes.append(
+                Note("flag", f"{lost:,} times a thread left its CPU where the table of stacks was full.")
+            )
     if seen.turns is not None:
         tables |= {"turns": seen.turns.turns, "longest": seen.turns.worst}
         if seen.turns.lost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,16 @@ from .target import Target
 
 LEAST_S = 0.1  # between two looks
 SPENT = 0.02  # of one CPU, at most, on looking
+MOST_KEPT = 20_000  # threads that have a row; of more, those that have ended and used the CPU least have none
+
+
+@dataclass
+class Dropped:
+    """Threads that were seen and have no row: how many, and what they had since they were first seen."""
+
+    threads: int = 0
+    run_ns: int = 0
+    wait_ns: int = 0
 
 
 @dataclass
@@ -41,6 +51,8 @@ class Seen:
     pause_s: float = 0.0
     slack_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     clients: list[Client] = field(default_factory=list)
+    crowding: float = 1.0  # of its threads that could run, so many were on one CPU's queue, on the average
+    dropped: Dropped = field(default_factory=Dropped)
     waits: Waits | None = None
     switches: Switches | None = None
     turns: Timeline | None = None
@@ -97,7 +109,7 @@ class Seen:
     @cached_property
     def ended(self) -> int:
         """How many of the threads that were seen were gone at the end."""
-        return sum(key not in self.last.threads for key in self.latest)
+        return self.dropped.threads + sum(key not in self.last.threads for key in self.latest)
 
     @cached_property
     def running(self) -> float:
@@ -124,10 +136,11 @@ class Seen:
 
     @cached_property
     def allowed(self) -> set[int]:
-        """The CPUs that any thread may use that wanted a part of the time worth naming."""
-        rows = self.threads
-        want = rows["running_ms_per_s"] + rows["waiting_ms_per_s"]
-        lists = rows[want >= BUSY * want.sum()]["allowed_cpus"]
+        """The CPUs that its threads may use; those that all together wanted next to no time do not count."""
+        rows = self.threads.assign(want=self.threads["running_ms_per_s"] + self.threads["waiting_ms_per_s"])
+        rows = rows.sort_values("want", ascending=False, kind="stable")
+        wanted_more = rows["want"].cumsum() - rows["want"]
+        lists = rows[wanted_more <= (1 - BUSY) * rows["want"].sum()]["allowed_cpus"].unique()
         return {int(cpu) for text in lists for cpu in str(text).split(",") if cpu}
 
     @cached_property
@@ -340,6 +353,10 @@ class Watcher:
         self.slack_ns: dict[tuple[int, int], int] = {}
         running = (pid for pid, one in self.first.processes.items() if not one.kernel)
         self.clients = {pid: clients.scheduled(pid) for pid in clients.others(self.first.pids, running)}
+        self.runnable = self.queues = (
+            0  # threads that could run, and the CPUs that they were on, in all looks
+        )
+        self.dropped = Dropped()
         self.looked_ns = 0
         self.pause_s = 0.0
 
@@ -366,17 +383,40 @@ class Watcher:
         began = time.thread_time_ns()
         pids = self.target.pids()
         self.pids |= set(pids)
-        for key, thread in looks.threads(pids).items():
+        there, cpus = looks.threads(pids), set[int]()
+        for key, thread in there.items():
             self.latest[key] = thread
+            if thread.state == "R":
+                self.runnable += 1
+                cpus.add(thread.cpu)
             if kind := looks.sleep_of(thread):
                 self.sleeps[key][kind] += 1
                 if kind == "timer" and key not in self.slack_ns:
                     self.slack_ns[key] = looks.timer_slack_ns(thread.tid) or 0
             else:
                 self.used_cpus.add(thread.cpu)
+        self.queues += len(cpus)
+        if len(self.latest) > MOST_KEPT:
+            self._drop(there)
         spent = time.thread_time_ns() - began
         self.looked_ns += spent
         return spent / 1e9
+
+    def _drop(self, there: Container[tuple[int, int]]) -> None:
+        """Make room: of the threads that have ended, those go that used a CPU least or waited least for one.
+
+        A storm of forks would fill all memory.  Threads that are there all stay: the kernel bounds these.
+        """
+        ended = [key for key in self.latest if key not in there]
+        ended.sort(key=lambda key: self.latest[key].run_ns + self.latest[key].wait_ns)
+        for key in ended[: len(self.latest) - MOST_KEPT * 3 // 4]:
+            gone, then = self.latest.pop(key), self.first.threads.get(key)
+            self.dropped.threads += 1
+            self.dropped.run_ns += gone.run_ns - (then.run_ns if then else 0)
+            self.dropped.wait_ns += gone.wait_ns - (then.wait_ns if then else 0)
+            self.sleeps.pop(key, None)
+            self.slack_ns.pop(key, None)
+        self.pids = {pid for pid in self.pids if files.exists(f"/proc/{pid}")}
 
     def seen(self) -> Seen:
         """What was seen from the first look until now."""
@@ -397,4 +437,6 @@ class Watcher:
                 {pid: one.name for pid, one in last.processes.items()},
                 max(1e-3, (last.at_ns - self.first.at_ns) / 1e9),
             ),
+            self.runnable / self.queues if self.queues else 1.0,
+            self.dropped,
         )
