@@ -1,7 +1,8 @@
 """Does `watch` name the true cause?  Constructed programs, sick and healthy, several seeds each.
 
     python benchmarks/watch.py --seeds 20 [--seconds 3] [--only quota mask] [--without-helper]
-    python benchmarks/watch.py --cost          # what watching adds to a switch
+    python benchmarks/watch.py --seeds 20 --kept runs.jsonl --minutes 5     # again, until all are there
+    python benchmarks/watch.py --cost [--keep FILE]       # what watching adds to a switch, and what others do
 
 One line per case: how often the first finding was the true one, and what else came out on top.  Of a healthy
 program every finding about a wait for a CPU is a false alarm.  Where another program of this machine was busy
@@ -13,19 +14,27 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import json
+import math
 import statistics
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import troubles
+from run import added_interval
+from table import Line, NotMeasurable, keep, remark_on, show
 
 from sched_labs import machine, workloads
+from sched_labs.core.store import now
 from sched_labs.probes import peers, runqlat, switches, timeline
+from sched_labs.run.surroundings import Surroundings
 from sched_labs.steer import placement
 from sched_labs.watching.program import watch
 
@@ -61,6 +70,28 @@ def verdict(case: troubles.Case, seed: int, seconds: float) -> str:
         return judged(pid, seconds, sick=case.sick, names=case.names, never=case.never)
 
 
+class Kept:
+    """What was said of each case and seed, as lines of JSON in a file; without one in memory only."""
+
+    def __init__(self, file: Path | None, how: str) -> None:
+        self._file, self._how = file, how
+        rows = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
+        self._said = {(row["case"], row["seed"]): str(row["said"]) for row in rows if row["how"] == how}
+
+    def has(self, case: str, seed: int) -> bool:
+        return (case, seed) in self._said
+
+    def add(self, case: str, seed: int, said: str) -> None:
+        self._said[case, seed] = said
+        if self._file:
+            row = {"case": case, "seed": seed, "how": self._how, "said": said, "at": now()}
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+    def of(self, case: str, seeds: range) -> list[str]:
+        return [self._said[case, seed] for seed in seeds if (case, seed) in self._said]
+
+
 ROUND_TRIPS = 20_000
 TURNS = 7
 
@@ -74,6 +105,13 @@ def unwatched(pid: int) -> Iterator[None]:
 def histogram(pid: int) -> Iterator[None]:
     with runqlat.watch([pid], 60, 30) as probe:
         probe.start()
+        yield
+
+
+@contextlib.contextmanager
+def causes(pid: int) -> Iterator[None]:
+    with runqlat.watch([pid], 60, 30, scope="family", attribution=True, bins="log2") as waits:
+        waits.start()
         yield
 
 
@@ -110,19 +148,22 @@ def there(name: str) -> bool:
         return False
 
 
+# What is loaded, and the most that it may add of what runqlat adds.
 WAYS = {
-    "unwatched": unwatched,
-    "histogram alone": histogram,
-    "watch": watched,
-    "watch --timeline": with_turns,
-    "watch --stacks": lambda pid: watched(pid, stacks=True),
+    "histogram alone": (histogram, 0.5),
+    "histogram and causes": (causes, 0.5),
+    "watch (these, and who followed whom)": (watched, 0.5),
+    "watch --timeline": (with_turns, 1.5),
+    "watch --stacks": (lambda pid: watched(pid, stacks=True), None),
 }
-PEERS = {"runqlat -p": "runqlat", "perf sched record": "perf"}
+PEER = "libbpf-tools runqlat -p"
+PEERS = {PEER: "runqlat", "perf sched record": "perf"}
 
 
-def cost() -> None:
+def cost() -> list[Line]:
     """CPU time of a switch of a ping-pong on one CPU, in turns, and what each way of watching adds."""
-    ways = WAYS | {said: functools.partial(theirs, name=name) for said, name in PEERS.items() if there(name)}
+    ways: dict[str, Any] = {"unwatched": unwatched} | {name: way for name, (way, _) in WAYS.items()}
+    ways |= {said: functools.partial(theirs, name=name) for said, name in PEERS.items() if there(name)}
     found: dict[str, list[float]] = {name: [] for name in ways}
     cpu = machine.survey().cpus_allowed[-1]
     words = ["--by", "pipe", "--between", "threads", "--trials", "3", "--round-trips", str(ROUND_TRIPS)]
@@ -138,13 +179,25 @@ def cost() -> None:
                 found[name].append(
                     min(one["cpu_ns"] / (one["voluntary"] + one["involuntary"]) for one in blocks)
                 )
-    base = statistics.median(found["unwatched"])
+    free, peer = found.pop("unwatched"), found.get(PEER)
+    base, lines = statistics.median(free), list[Line]()
     for name, values in found.items():
-        middle = statistics.median(values)
-        print(
-            f"{name:<18}{middle:8,.0f} ns of CPU for a switch ({min(values):,.0f} to {max(values):,.0f}), "
-            f"{middle - base:+,.0f} ns"
-        )
+        added = f"{statistics.median(values) - base:+,.0f} ns to a switch of {base:,.0f} ns of CPU"
+        most = WAYS[name][1] if name in WAYS else None
+        what, target = f"added by {name} / by {PEER}", "none" if most is None else f"<= {most:g}"
+        if peer is None:
+            lines.append(Line(what, "not measurable", target, None, f"{added}; runqlat is not here"))
+        elif name != PEER:
+            try:
+                share, low, high = added_interval(values, peer, free)
+            except NotMeasurable as error:
+                lines.append(Line(what, "not measurable", target, None, str(error)))
+                continue
+            spans = most is not None and low <= most < high
+            ok = None if most is None else share <= most
+            value = f"{share:.2f} [{low:.2f}, {high:.2f}]"
+            lines.append(Line(what, value, target, ok, added + remark_on(spans)))
+    return lines
 
 
 def main() -> int:
@@ -153,21 +206,44 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--only", nargs="+", default=[], metavar="CASE", help="a part of its name")
     parser.add_argument("--without-helper", action="store_true", help="what an ordinary user sees")
+    parser.add_argument(
+        "--kept", type=Path, metavar="FILE", help="keep what was said there, and go on from it"
+    )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no further run after these")
     parser.add_argument("--cost", action="store_true", help="what watching adds to a switch")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="write the table of --cost there, for the book"
+    )
     options = parser.parse_args()
     if why := troubles.lacking():
         sys.exit(f"The programs cannot be started here: {why}.")
     if options.cost:
-        cost()
+        around = Surroundings()
+        lines = cost()
+        show(lines)
+        doubts = Surroundings.doubts(around.since())
+        for doubt in doubts:
+            print(f"Doubt: {doubt}")
+        if options.keep:
+            keep(options.keep, "python benchmarks/watch.py --cost", lines, doubts)
         return 0
     if options.without_helper:
         mock.patch.object(runqlat, "available", return_value=NO_HELPER).start()
+    said = Kept(options.kept, f"{options.seconds:g} s" + " without helper" * options.without_helper)
+    cases = [
+        case
+        for case in troubles.SICK + troubles.HEALTHY
+        if not options.only or any(word in case.name for word in options.only)
+    ]
+    end_s = time.monotonic() + 60 * options.minutes
+    for seed in range(options.seeds):  # so that all have as many where the time does not suffice
+        for case in cases:
+            if not said.has(case.name, seed) and time.monotonic() < end_s:
+                said.add(case.name, seed, verdict(case, seed, options.seconds))
     hits, tries = Counter[bool](), Counter[bool]()
-    for case in troubles.SICK + troubles.HEALTHY:
-        if options.only and not any(word in case.name for word in options.only):
-            continue
-        seen = Counter(verdict(case, seed, options.seconds) for seed in range(options.seeds))
-        judged = options.seeds - seen[NOT_JUDGED]
+    for case in cases:
+        seen = Counter(said.of(case.name, range(options.seeds)))
+        judged = seen.total() - seen[NOT_JUDGED]
         right = sum(seen[name] for name in case.names)
         hits[case.sick] += right
         tries[case.sick] += judged

@@ -1,7 +1,8 @@
-"""Does `watch` name what was done to a real server?  redis and nginx as Debian has them, under load.
+"""Does `watch` name what was done to a real server?  Some as Debian has them, under load.
 
-    apt-get install redis-server redis-tools nginx wrk            # or: --root FOLDER, where they are unpacked
-    python benchmarks/watch_servers.py --seeds 5 [--seconds 3]
+    apt-get install redis-server redis-tools nginx wrk haproxy memcached libmemcached-tools
+                                                          # or: --root FOLDER, where they are unpacked
+    python benchmarks/watch_servers.py --seeds 5 [--seconds 3] [--servers redis nginx]
 
 Each server runs with nothing wrong about it, and with an injected quota, mask, neighbour or real-time thread.
 The load generator is a neighbour as well, so it gets a quarter of a CPU: what it does is no trouble.
@@ -47,7 +48,19 @@ http {{
   server {{ listen 127.0.0.1:{port}; location / {{ return 200 "hello"; }} }}
 }}
 """
-SERVERS = ("redis", "nginx")
+HAPROXY = """
+global
+  nbthread 2
+defaults
+  mode http
+  timeout connect 1s
+  timeout client 10s
+  timeout server 10s
+frontend here
+  bind 127.0.0.1:{port}
+  http-request return status 200 content-type text/plain string hello
+"""
+SERVERS = ("redis", "nginx", "haproxy", "memcached")
 INJECTED = {"nothing": "nothing", "quota": "quota", "mask": "mask", "rival": "rival", "realtime": "realtime"}
 
 
@@ -65,7 +78,7 @@ class Programs:
     def find(self, name: str) -> str:
         if found := shutil.which(name, path=self.path):
             return found
-        sys.exit(f"{name} is not here: apt-get install redis-server redis-tools nginx wrk, or --root.")
+        sys.exit(f"{name} is not here: the head of this file says which packages have it, or --root.")
 
     @contextlib.contextmanager
     def running(self, words: list[str], group: Group, folder: str) -> Iterator[int]:
@@ -92,6 +105,13 @@ def serving(programs: Programs, server: str, group: Group, load: Group) -> Itera
         if server == "redis":
             words = ["redis-server", "--port", str(PORT), "--save", "", "--daemonize", "no"]
             asking = ["redis-benchmark", "-p", str(PORT), "-t", "get", "-c", "8", "-n", "100000000", "-q"]
+        elif server == "haproxy":
+            Path(folder, "haproxy.cfg").write_text(HAPROXY.format(port=PORT))
+            words = ["haproxy", "-db", "-q", "-f", "haproxy.cfg"]
+            asking = ["wrk", "-t1", "-c8", "-d600", f"http://127.0.0.1:{PORT}/"]
+        elif server == "memcached":
+            words = ["memcached", "-l", "127.0.0.1", "-p", str(PORT), "-U", "0", "-u", "root", "-t", "2"]
+            asking = ["memcaslap", "-s", f"127.0.0.1:{PORT}", "-T", "1", "-c", "8", "-t", "600s"]
         else:
             Path(folder, "nginx.conf").write_text(NGINX.format(port=PORT))
             words = ["nginx", "-p", folder, "-c", "nginx.conf"]
@@ -130,13 +150,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--servers", nargs="+", default=SERVERS, choices=SERVERS, metavar="SERVER")
     parser.add_argument("--root", type=Path, help="where the packages are unpacked (dpkg-deb -x)")
     parser.add_argument("--only", nargs="+", default=[], metavar="TROUBLE")
     options = parser.parse_args()
     if why := troubles.lacking():
         sys.exit(f"Nothing can be injected here: {why}.")
     programs = Programs(options.root.resolve() if options.root else None)
-    for server in SERVERS:
+    for server in options.servers:
         for trouble, name in INJECTED.items():
             if options.only and trouble not in options.only:
                 continue

@@ -312,6 +312,17 @@ def served(draw: random.Random, group: Group) -> contextlib.AbstractContextManag
     return asked(draw, group, 100_000)
 
 
+@contextlib.contextmanager
+def roomy(draw: random.Random, group: Group) -> Iterator[int]:
+    """A worker that sleeps half of the time, under a limit of more than one CPU."""
+    work = draw.randint(200, 2000)
+    with (
+        cgroups.group("roomy", quota_us=draw.randint(120, 180) * 1000, weight=WEIGHT) as limited,
+        plain(limited, "--workers", 1, "--work-us", work, "--pause-us", work) as pid,
+    ):
+        yield pid
+
+
 SICK = [
     Case("own threads", ("own_threads",), own_threads),
     Case("mask", ("mask",), mask),
@@ -335,6 +346,7 @@ HEALTHY = [
     Case("pipe", ("nothing",), pipe),
     Case("punctual", ("nothing",), punctual, ("timer_slack",)),
     Case("worked naps", ("nothing",), worked_naps, ("idle_wakeups",)),
+    Case("roomy quota", ("nothing",), roomy),
     Case("served", ("nothing",), served, ("client",)),
 ]
 
