@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 from types import ModuleType
 
@@ -186,6 +187,30 @@ def test_a_cache_that_a_neighbour_shares_is_not_asked_for() -> None:
     assert check.shown(check.constructed(rng, told), told) == told
     assert check.shown(check.constructed(rng, [14 << 10, 300 << 10]), told) == []
     assert check.shown(check.constructed(rng, [14 << 10, 2 << 20]), told) == told[1:]
+
+
+@pytest.mark.parametrize(
+    ("curves", "answers", "verdict"),
+    [
+        ([[14 << 10], [48 << 10]], [[3 << 20], [48 << 10]], None),  # another program held the cache
+        ([[48 << 10], [48 << 10]], [[3 << 20], [48 << 10]], True),
+        ([[48 << 10]] * 3, [[3 << 20]] * 3, False),
+        ([[48 << 10], [14 << 10]], [[3 << 20]] * 2, None),
+    ],
+    ids=["hidden at once", "found on the second", "found on none", "hidden on the second"],
+)
+def test_a_cache_that_one_curve_hides_is_no_miss(
+    curves: list[list[int]], answers: list[list[int]], verdict: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, rng = the_check(labs.find("cache-sizes")), np.random.default_rng(1)
+    has = types.SimpleNamespace(kind="data", size_bytes=48 << 10)
+    survey = types.SimpleNamespace(cpus_allowed=[0], caches=lambda cpu: [has])
+    measured, answered = iter(curves), iter(answers)
+    monkeypatch.setattr(check.machine, "survey", lambda: survey)
+    monkeypatch.setattr(check, "measured", lambda: check.constructed(rng, [*next(measured), 4 << 20]))
+    judge = labs.Judge("cache-sizes", Path(), 1)
+    check.on_this_machine(judge, lambda curve: next(answered))
+    assert [right for right, _ in judge.findings] == [verdict]
 
 
 def test_constructed_machines_have_no_usual_caches() -> None:
