@@ -405,10 +405,10 @@ WRONG: list[tuple[Experiment, dict[str, Any], str]] = [
     (service.latency, {"demands_percent": [0]}, "demands_percent does not take"),
     (service.latency, {"arrivals": "often"}, "poisson, even or closed"),
     (service.latency, {"period_us": 2_000_000}, "takes a period from"),
-    (service.latency, {"work_us": 0}, "work_us takes a number"),
+    (service.latency, {"work_us": 0}, "work_us must be a whole number"),
     (service.latency, {"duration_s": 0}, "duration_s lies between"),
     (service.contention, {"hogs": [0]}, "Give numbers from 1 to 64"),
-    (service.contention, {"demand_percent": 0}, "must be 1 to 200"),
+    (service.contention, {"demand_percent": 0}, "from 1 to 200"),
 ]
 
 

@@ -343,6 +343,13 @@ def provenance(result: Drawable, recorded: Drawable | None) -> str:
     return " ".join(part if part.endswith((".", ")")) else f"{part}." for part in parts)
 
 
+def in_the_recorded_run(said: str, here: str) -> str:
+    """What a caption adds of a recorded run whose own would be `said`; nothing where there is none."""
+    if not said:
+        return ""
+    return " In the recorded run it is the same." if said == here else f" In the recorded run: {said}"
+
+
 def mark(result: Drawable) -> str:
     """What a line without room for all doubts says of a run that has some."""
     return "Recorded elsewhere" if result.stands_in else "Flagged"

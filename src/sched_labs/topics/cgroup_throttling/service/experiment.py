@@ -276,8 +276,7 @@ def contention(
     check(work_us, threads, batch)
     if isinstance(hogs, int) or not hogs or not all(1 <= count <= MOST_HOGS for count in hogs):
         raise ParameterError(f"hogs does not take {hogs!r}.", f"Give numbers from 1 to {MOST_HOGS}.")
-    if not 1 <= demand_percent <= 200:
-        raise ParameterError(f"demand_percent must be 1 to 200, not {demand_percent!r}.")
+    checks.whole("demand_percent", demand_percent, 1, 200)
     trials = run.choose(tiny=2, quick=6, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.2, quick=0.8, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
@@ -471,11 +470,9 @@ def calibrate(work_us: int) -> int:
 
 def check(work_us: int, threads: int, batch: int) -> None:
     """Raises ParameterError for a server that cannot be."""
-    for name, value, most in (
-        ("work_us", work_us, 1_000_000), ("threads", threads, MOST_THREADS), ("batch", batch, 10_000),
-    ):  # fmt: skip
-        if not isinstance(value, int) or not 1 <= value <= most:
-            raise ParameterError(f"{name} takes a number from 1 to {most:,}, not {value!r}.")
+    checks.whole("work_us", work_us, 1, 1_000_000)
+    checks.whole("threads", threads, 1, MOST_THREADS)
+    checks.whole("batch", batch, 1, 10_000)
 
 
 def check_time(trials: int, duration_s: float) -> None:

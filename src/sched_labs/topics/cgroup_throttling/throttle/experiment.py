@@ -15,11 +15,10 @@ import numpy as np
 import pandas as pd
 
 from sched_labs import machine, workloads
-from sched_labs.core.errors import ParameterError
 from sched_labs.core.result import Result
 from sched_labs.limits import cgroups
 from sched_labs.probes import throttle
-from sched_labs.run import optional
+from sched_labs.run import checks, optional
 from sched_labs.run.base import Instrument, Run, experiment
 from sched_labs.topics.cgroup_throttling.service.experiment import (
     Condition,
@@ -139,8 +138,7 @@ def timeline(
     """
     cgroups.check_limit(quota_us, period_us, 0)
     check(work_us, threads, batch)
-    if not 1 <= demand_percent <= 200:
-        raise ParameterError(f"demand_percent must be 1 to 200, not {demand_percent!r}.")
+    checks.whole("demand_percent", demand_percent, 1, 200)
     trials = run.choose(tiny=1, quick=1, full=5) if trials is None else trials
     duration_s = run.choose(tiny=0.3, quick=1.5, full=5.0) if duration_s is None else duration_s
     check_time(trials, duration_s)

@@ -25,6 +25,7 @@ from sched_labs.draw.base import (
     columns,
     draws,
     each,
+    in_the_recorded_run,
     listed,
     provenance,
 )
@@ -111,16 +112,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         width = ax.get_window_extent().width / drawing.dpi * 72
         _boxes(ax, table, width)
     said = "" if recorded is None else _caption(frame(recorded))
-    words = (
-        " In the recorded run it is the same."
-        if said == _caption(table)
-        else said and f" In the recorded run: {said}"
-    )
     return Figure(
         drawing,
         KIND,
         alt=_alt(table) + also_drawn(None, predictions),
-        caption=_caption(table) + words,
+        caption=_caption(table) + in_the_recorded_run(said, _caption(table)),
         provenance=provenance(result, recorded),
         data=table,
         title="Where threads were off the CPU",

@@ -22,6 +22,7 @@ from sched_labs.draw.base import (
     columns,
     draws,
     each,
+    in_the_recorded_run,
     provenance,
 )
 
@@ -93,16 +94,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             alignment="left",
         )
     said = "" if recorded is None else _caption(frame(recorded))
-    words = (
-        " In the recorded run it is the same."
-        if said == _caption(table)
-        else said and f" In the recorded run: {said}"
-    )
     return Figure(
         drawing,
         KIND,
         alt=_alt(table) + also_drawn(None, predictions),
-        caption=_caption(table) + words,
+        caption=_caption(table) + in_the_recorded_run(said, _caption(table)),
         provenance=provenance(result, recorded),
         data=table,
         title="Who takes the CPU after whom",
