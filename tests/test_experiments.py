@@ -418,3 +418,10 @@ def test_a_notebook_without_a_compiler_shows_the_recorded_run_and_says_so(
     verdicts = judge(shown).table()
     assert (verdicts.outcome == UNKNOWN).all()
     assert verdicts.reason.str.startswith("Not measured here. On the recorded machine it ").all()
+    judged = judge(shown)
+    own = judge(kept)
+    assert [v.there for _, v in judged] == [v.outcome for _, v in own], (
+        "judged as the recorded run that it is"
+    )
+    html = judged._repr_html_()
+    assert "cannot tell here" not in html and f"There: {kept.machine_line()}, recorded." in html

@@ -38,4 +38,5 @@ def judge(result: Result, *claim_ids: str) -> Judgement:
             raise ParameterError(f"There is no claim {unknown[0]!r}.", f"There are: {', '.join(known)}.")
         chosen = [known[name] for name in claim_ids]
     table = result.summary() if chosen else None
-    return Judgement([(claim, claim.check(result, table)) for claim in chosen])
+    elsewhere = result.machine_line() if result.stands_in else ""
+    return Judgement([(claim, claim.check(result, table)) for claim in chosen], elsewhere)

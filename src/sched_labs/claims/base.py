@@ -6,6 +6,7 @@ numbers of this run.  The sentences are the literature's, not ours: many are wro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -31,10 +32,16 @@ ONE_VM = "what one cloud virtual machine showed (its table has 'several times')"
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a claim fares on one run."""
+    """How a claim fares on one run; `there`: how on a recorded run that stands in for one of this machine."""
 
     outcome: str
     reason: str
+    there: str = ""
+
+    @property
+    def pill(self) -> str:
+        """The verdict in two or three words."""
+        return self.there.replace("here", "there") or self.outcome
 
 
 class CannotTell(Exception):
@@ -85,7 +92,7 @@ class Claim:
             ) from error
         if result.stands_in:
             there = f"On the recorded machine it {_THERE[verdict.outcome]}: {verdict.reason}"
-            return Verdict(UNKNOWN, f"Not measured here. {there}")
+            return Verdict(UNKNOWN, f"Not measured here. {there}", verdict.outcome)
         if result.flags and verdict.outcome != UNKNOWN:
             return Verdict(verdict.outcome, f"{verdict.reason} (This run is flagged.)")
         return verdict
@@ -97,10 +104,13 @@ def yes(true: bool, reason: str) -> Verdict:
 
 
 class Judgement:
-    """Claims with their verdicts on one run.  Shows itself as a table."""
+    """Claims with their verdicts on one run.  Shows itself as a table.
 
-    def __init__(self, verdicts: list[tuple[Claim, Verdict]]) -> None:
-        self._verdicts = verdicts
+    elsewhere   the machine of a recorded run that stands in for one of this machine
+    """
+
+    def __init__(self, verdicts: list[tuple[Claim, Verdict]], elsewhere: str = "") -> None:
+        self._verdicts, self._elsewhere = verdicts, elsewhere
 
     def __iter__(self) -> Iterator[tuple[Claim, Verdict]]:
         return iter(self._verdicts)
@@ -123,17 +133,16 @@ class Judgement:
         return _rows(sorted(self, key=lambda judged: _SURPRISE.index(judged[1].outcome)))
 
     def _repr_html_(self) -> str:
-        ranked = sorted(self, key=lambda judged: _SURPRISE.index(judged[1].outcome))
+        ranked = sorted(self, key=lambda judged: _SURPRISE.index(judged[1].there or judged[1].outcome))
         first, rest = ranked[:_OPEN], ranked[_OPEN:]
-        if not rest:
-            return _rows(first)
-        counts = ", ".join(
-            f"{sum(v.outcome == outcome for _, v in rest)} {outcome}"
-            for outcome in _SURPRISE
-            if any(v.outcome == outcome for _, v in rest)
+        there = (
+            f"<p><small>There: {escape(self._elsewhere)}, recorded.</small></p>" if self._elsewhere else ""
         )
+        if not rest:
+            return _rows(first) + there
+        counts = ", ".join(f"{count} {pill}" for pill, count in Counter(v.pill for _, v in rest).items())
         return (
-            f'{_rows(first)}<details class="sl-more"><summary>{len(rest)} more: {counts}</summary>'
+            f'{_rows(first)}{there}<details class="sl-more"><summary>{len(rest)} more: {counts}</summary>'
             f"{_rows(rest)}</details>"
         )
 
@@ -146,7 +155,7 @@ _OPEN = 2  # verdicts that are shown before the others are asked for
 def _rows(verdicts: Sequence[tuple[Claim, Verdict]]) -> str:
     rows = "".join(
         f'<tr><td>{escape(c.text)}<span class="source">{linked(c.source)}</span></td>'
-        f'<td><span class="verdict {_CLASS[v.outcome]}">{v.outcome}</span></td>'
+        f'<td><span class="verdict {_CLASS[v.there or v.outcome]}">{v.pill}</span></td>'
         f"<td>{escape(v.reason)}</td></tr>"
         for c, v in verdicts
     )
