@@ -126,5 +126,5 @@ def test_a_table_is_a_click_away_and_errors_stay_as_they_are() -> None:
     )
     layers.fold(cell)
     first, second, third = cell.outputs
-    assert "<summary>The numbers, in a table</summary><table" in first.data["text/html"]
+    assert "<summary>The table</summary><table" in first.data["text/html"]
     assert second.output_type == "stream" and third.data["text/html"].startswith('<div class="sl-told">')

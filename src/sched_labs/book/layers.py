@@ -58,7 +58,7 @@ def _shown(output: Any) -> Any:
     elif "text/html" in output.get("data", {}):
         html = "".join(output["data"]["text/html"])
         output["data"]["text/html"] = _TABLE.sub(
-            lambda found: folded("The numbers, in a table", found[0], blank=False), html
+            lambda found: folded("The table", found[0], blank=False), html
         )
     return output
 
