@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,10 @@ class Revealed:
                 return self._shown.plot(**self._how, predictions=marks)
         return self._shown.plot(**self._how)
 
+    @cached_property
+    def _unmarked(self) -> Any:
+        return self.figure()  # drawn once, for the page and for where the guess goes
+
     def _rulers(self) -> list[dict[str, Any]]:
         """Where the page may draw the guess in the figure; nowhere, where that has no axis for it."""
         question = self.question
@@ -172,13 +177,12 @@ class Revealed:
             )
         except ParameterError:
             return []
-        figure = self.figure()
-        if not isinstance(figure, Figure):
-            return []
-        return rulers(figure, tried, trial)
+        return rulers(self._unmarked, tried, trial) if isinstance(self._unmarked, Figure) else []
 
     def _figure_html(self, marks: Sequence[dict[str, Any]]) -> str:
-        return "" if self._shown is None else str(self.figure(marks)._repr_html_())
+        if self._shown is None:
+            return ""
+        return str((self.figure(marks) if marks else self._unmarked)._repr_html_())
 
     def html(self) -> str:
         """For a page: the same for everybody, for the page itself covers it and draws the guess."""
