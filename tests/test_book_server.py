@@ -22,7 +22,7 @@ from conftest import SmallBook, apart, lay_checkout, run_book
 from test_incidents import running
 
 from sched_labs.incidents import board
-from sched_labs.server import desk
+from sched_labs.server import desk, extension
 
 
 @dataclass
@@ -514,6 +514,66 @@ def test_stop_ends_the_whole_run_and_nothing_else_starts_meanwhile(served: Serve
     page.get_by_text("Measured on your machine, just now.").wait_for(timeout=60_000)
     assert drawn.evaluate("node => node.isConnected"), "it has run before, and did not run again"
     context.close()
+
+
+def test_code_on_a_page_is_changed_run_and_put_back(served: Served, browser: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    troubles: list[str] = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto(f"{served.address}/book/?token={served.token}")
+    page.wait_for_url("**/book/book/intro.html")
+    page.goto(f"{served.address}/book/notebooks/01-context-switch.html")
+    page.get_by_role("button", name="Unfold everything").click()
+    cells = page.locator("div.cell")
+    first, last = cells.nth(1), page.locator("div.cell", has_text="after it:")
+    shown = first.locator("> .cell_output")
+    first.get_by_role("button", name="Edit this code").click()
+    field = first.get_by_role("textbox")
+    assert "random" in field.input_value() and field.evaluate("e => e === document.activeElement")
+
+    def run(code: str) -> None:
+        field.fill(code)
+        field.press("Control+Enter")
+
+    run("odds = 'changed'\nprint(odds, 1 + 1)")
+    shown.get_by_text("changed 2").wait_for(timeout=60_000)
+    # The names of the reader's version are what other cells see.
+    last.get_by_role("button", name="Run this cell").click()
+    last.get_by_text("after it: changed").wait_for(timeout=60_000)
+    run("1 +")
+    shown.get_by_text("SyntaxError").wait_for(timeout=60_000)
+    assert len(shown.inner_text().strip().splitlines()) == 1
+    run("while True:\n    print('x' * 50_000)")
+    first.get_by_role("button", name="Stop").click()
+    page.get_by_text("Stopped. What was measured until then").wait_for(timeout=60_000)
+    assert len(shown.inner_text()) < 250_000, "the page does not keep all of it"
+    # Code that does not heed the stop loses its Python, and the next run has a new one.
+    run("while True:\n    try:\n        print('deaf', flush=True)\n        __import__('time').sleep(9)\n"
+        "    except KeyboardInterrupt:\n        pass")  # fmt: skip
+    shown.get_by_text("deaf").wait_for(timeout=60_000)
+    first.get_by_role("button", name="Stop").click()
+    page.get_by_text("its Python was ended").wait_for(timeout=60_000)
+    first.get_by_role("button", name="Back to the book's").click()
+    assert first.get_by_role("textbox").count() == 0 and first.locator(".cell_input pre").is_visible()
+    first.get_by_role("button", name="Run this cell").click()
+    shown.get_by_text("the odds are 42").wait_for(timeout=60_000)
+    assert troubles == []
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("ip", "key", "forwarded", "runs"),
+    [
+        ("127.0.0.1", "k", False, True), ("localhost", "k", False, True), ("::1", "k", False, True),
+        ("10.0.2.15", "k", True, True), ("10.0.2.15", "k", False, False), ("0.0.0.0", "k", False, False),
+        ("", "k", False, False), ("*", "k", False, False), ("127.0.0.1", "", False, False),
+    ],
+)  # fmt: skip
+def test_pages_run_code_behind_a_key_on_this_computer_only(
+    ip: str, key: str, forwarded: bool, runs: bool
+) -> None:
+    assert extension.runs_code(ip, key, forwarded) == runs
 
 
 def test_a_page_has_plain_forms_where_jupyterlab_has_widgets(served: Served, browser: Any) -> None:

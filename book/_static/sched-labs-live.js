@@ -10,6 +10,9 @@
   const cells = [...document.querySelectorAll(".bd-article div.cell")].filter((cell) => cell.querySelector(".cell_input pre"));
   if (cells.length === 0 || page.chapter === null) return;
 
+  const MOST_TEXT = 100_000; // characters of a cell's text
+  const EDITED_MS = 300_000, STOPS_WITHIN_MS = 10_000; // what a reader has written ends by then
+
   const element = (tag, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
     made.append(...children);
@@ -93,6 +96,7 @@
 
     // A page that is left takes its kernel with it; `keepalive` lets the request outlive the page.
     leave() {
+      this.socket.close();
       fetch(`${server}api/kernels/${this.id}`, { method: "DELETE", keepalive: true, headers: { "X-XSRFToken": cookie("_xsrf") || "" } });
     }
   }
@@ -200,8 +204,10 @@
     await engine.run(code, (type, content) => {
       if (type === "stream") {
         const last = output.lastElementChild;
-        if (last?.dataset.stream === content.name) last.textContent += content.text;
-        else {
+        if (last?.dataset.stream === content.name) {
+          if (last.textContent.length < MOST_TEXT) last.append(content.text.slice(0, MOST_TEXT));
+          else last.dataset.more = "… and more, which this page does not keep.";
+        } else {
           const text = element("pre", { className: "output stream", textContent: content.text });
           text.dataset.stream = content.name;
           output.append(text);
@@ -319,10 +325,12 @@
     for (const other of buttons) other.disabled = now && other !== own;
   };
 
-  let stopping = false;
-  const stop = () => {
+  // Code that does not heed the interrupt loses its Python.
+  let stopping = false, patience = 0;
+  const stop = (why = "Stopping …") => {
     stopping = true;
-    said.textContent = "Stopping …";
+    said.textContent = why;
+    patience ||= setTimeout(() => kernel?.leave(), STOPS_WITHIN_MS);
     return kernel?.interrupt();
   };
 
@@ -330,6 +338,7 @@
     if (busy) return stop();
     occupy(true, button);
     stopping = false;
+    const limit = chosen.some(({ edited }) => edited) && setTimeout(() => stop(`Stopping after ${EDITED_MS / 60_000} minutes …`), EDITED_MS);
     const name = button.textContent;
     const label = button.getAttribute("aria-label");
     button.textContent = "Stop";
@@ -353,8 +362,11 @@
       }
       said.textContent = stopping ? "Stopped. What was measured until then stands below its cell." : "Measured on your machine, just now.";
     } catch (error) {
-      said.textContent = `That did not work: ${error.message}. Is the server still running?`;
+      said.textContent = stopping ? "It did not stop, so its Python was ended: the next run starts a new one." : `That did not work: ${error.message}. Is the server still running?`;
     } finally {
+      clearTimeout(limit);
+      clearTimeout(patience);
+      patience = 0;
       occupy(false);
       button.textContent = name;
       if (label) button.setAttribute("aria-label", label);
@@ -398,5 +410,11 @@
     one.classList.add("sl-cell");
     state.cell.prepend(one); // beside the folded code
   }
+  // For code that the reader edits: it is the cell's own from then on, and what it made before is made again.
+  const change = (state, code, edited) => {
+    Object.assign(state, { code, edited });
+    ran = ran.filter((index) => states[index] !== state);
+  };
+  window.schedLabs.live = { here, button, change, busy: () => busy };
   bringBack();
 })();

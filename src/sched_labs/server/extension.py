@@ -53,6 +53,7 @@ class SchedLabsBook(Configurable):
 
     html_dir = Unicode("", help="Folder with the finished pages.").tag(config=True)
     announce = Bool(False, help="Print the addresses when the server is ready.").tag(config=True)
+    forwarded = Bool(False, help="The book's own virtual machine: its host forwards a port.").tag(config=True)
 
 
 class BookHandler(JupyterHandler, web.StaticFileHandler):
@@ -73,9 +74,11 @@ class BookHandler(JupyterHandler, web.StaticFileHandler):
         if path.endswith(("/", ".html")) or not path:
             self.xsrf_token  # noqa: B018 - reading it sets the cookie that a page needs for its POSTs
             # Tells a page that this server stands behind it, and where the server's own addresses begin.
-            self.set_cookie(
-                "sched-labs", quote(self.base_url, safe=""), path=url_path_join(self.base_url, "book/")
-            )
+            place = url_path_join(self.base_url, "book/")
+            if self.settings["sched_labs_runs"]:
+                self.set_cookie("sched-labs", quote(self.base_url, safe=""), path=place)
+            else:
+                self.clear_cookie("sched-labs", path=place)
         await web.StaticFileHandler.get(self, path, include_body)
 
     @web.authenticated
@@ -201,10 +204,26 @@ def load(server: Any) -> None:
             (url_path_join(base, "sched-labs", "measuring"), MeasuringHandler),
         ],
     )
+    server.web_app.settings["sched_labs_runs"] = runs_code(
+        server.ip, server.identity_provider.token, settings.forwarded
+    )
     if measuring:
         PeriodicCallback(lambda: _give_way(server, measuring), _LOOK_EVERY_MS).start()
     if settings.announce:
         server.io_loop.call_later(0, _announce, server)
+
+
+def runs_code(ip: str, key: str, forwarded: bool) -> bool:
+    """Whether pages may run their cells, and what a reader writes into them.
+
+    Only for who has a key, on this computer or behind the forwarded port of the book's own virtual machine.
+    A book that is served to others is for reading, and measures on nobody's machine.
+    """
+    try:
+        alone = ipaddress.ip_address(ip).is_loopback
+    except ValueError:
+        alone = ip == "localhost"
+    return bool(key) and (alone or forwarded)
 
 
 def _give_way(server: Any, measuring: Behind) -> None:

@@ -65,6 +65,7 @@ def run(
         token = address(forwarded).rpartition("=")[2]
         given = arguments(html, own, port=port, browser=False, token=token, ip=_arrival())
         given += [
+            "--SchedLabsBook.forwarded=True",
             "--ServerApp.port_retries=0",  # another port is not forwarded
             # Only under the name localhost: a site whose name was bent to this machine gets nothing.
             "--ServerApp.allow_remote_access=False",
