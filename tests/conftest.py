@@ -25,7 +25,12 @@ from sched_labs.testing import Watched, watched
 BUILD_S = 2400  # for all chapters, beside other programs
 # Which files need what takes minutes; the rest is what everybody runs.
 _TAKE_LONG = {
-    "guests": ("test_kernels_live", "test_kernels_throttling", "test_schedulers_guests"),
+    "guests": (
+        "test_kernels_live",
+        "test_kernels_throttling",
+        "test_kernels_watching",
+        "test_schedulers_guests",
+    ),
     "pages": ("test_book", "test_book_live", "test_book_server", "test_demo"),
     "opened": ("test_pages",),
     "labs": ("test_incidents_live", "test_labs", "test_labs_answers", "test_watch_troubles"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STATES", "Switches", "Watch", "available", "watch"]
 
+_NAMED_S = 60.0  # the kernel's functions are some 200,000 names: an emulated machine takes its time over them
 # What a thread was about to do when it left its CPU.
 STATES = {
     "runnable": "it could have gone on: it was preempted, or it yielded",
@@ -147,7 +148,7 @@ class Watch(Window):
     """The loaded probe.  Leaving the context takes it out of the kernel, whatever happened."""
 
     def __init__(self, pids: list[int], duration_s: float, scope: str, stacks: bool) -> None:
-        self._duration_s = duration_s
+        self._duration_s, self._stacks = duration_s, stacks
         self._final: Switches | None = None
         super().__init__(
             {
@@ -162,13 +163,13 @@ class Watch(Window):
 
     def wait(self) -> Switches:
         """Wait until the window closes by itself, and return what it counted."""
-        return self._end(self._duration_s + 15)
+        return self._end(self._duration_s + (_NAMED_S if self._stacks else 15))
 
     def stop(self) -> Switches:
         """Close the window, if it is still open, and return what it counted.  May be called again."""
         if self._started and self._final is None:
             self._channel.send("stop")
-        return self._end(15.0)
+        return self._end(_NAMED_S if self._stacks else 15.0)
 
     def _end(self, timeout_s: float) -> Switches:
         self._must_be_started()
