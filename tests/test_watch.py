@@ -196,6 +196,9 @@ def test_a_program_that_ends_at_once_is_reported(helper: bool) -> None:
     assert any("It was there for" in text for text in result.flags) is short
 
 
+PAST_ALL = 1 << 22  # no thread has such a number
+
+
 class Storm(target.Target):
     """Two hundred threads that are new at every look and gone at the next, and one that stays."""
 
@@ -213,7 +216,10 @@ class Storm(target.Target):
             return self.whole(pids)
         self.born += 200
         one = self.whole(pids)[os.getpid(), os.getpid()]
-        shown = [dataclasses.replace(one, tid=self.born + n, run_ns=1000, wait_ns=500) for n in range(200)]
+        shown = [
+            dataclasses.replace(one, tid=PAST_ALL + self.born + n, run_ns=1000, wait_ns=500)
+            for n in range(200)
+        ]
         return {(thread.pid, thread.tid): thread for thread in (one, *shown)}
 
     whole = staticmethod(looks.threads)
