@@ -64,6 +64,8 @@ _COMPUTE = (
     "test_exports",
     "test_figures",
     "test_figures_browser",
+    "test_fleet",
+    "test_fleet_compare",
     "test_incidents",
     "test_kernels",
     "test_lab_pages",

@@ -30,6 +30,7 @@ _WHERE = {
     "defend": ("sched_labs.claims.defence", "defend"),
     "doctor": ("sched_labs.reader.doctor", "doctor"),
     "explore": ("sched_labs.reader.explore", None),
+    "fleet": ("sched_labs.fleet", None),
     "gallery": ("sched_labs.kernels.gallery", None),
     "judge": ("sched_labs.claims", "judge"),
     "load": ("sched_labs.core.result", "load"),

@@ -88,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     from .authoring import cli as authoring
+    from .fleet import cli as fleet
     from .incidents import cli as incidents
     from .kernels import cli as kernels
     from .schedulers import cli as schedulers
@@ -97,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     incidents.add_parser(commands, wall=_wall, tell=_tell_wall)
     kernels.add_parser(commands)
     schedulers.add_parser(commands)
+    fleet.add_parser(commands, _parameters)
     authoring.add_parser(commands)
     return parser
 

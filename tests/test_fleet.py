@@ -1,0 +1,373 @@
+"""Many machines: the store, what arrives, and a fleet that is asked without a cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sched_labs import cli
+from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
+from sched_labs.core.result import recorded
+from sched_labs.core.version import __version__
+from sched_labs.fleet import cluster as clusters
+from sched_labs.fleet import engine, greeting, numbers, row, store
+
+KIND = "context_switch.matrix"
+
+
+@pytest.fixture(scope="module")
+def answer() -> dict[str, Any]:
+    """What a machine answers that measured the recorded run."""
+    result = recorded(KIND)
+    assert result
+    facts = row.plain(result.machine)
+    return {"row": row.make(result, facts), "result": result.to_json()}
+
+
+class FakeFuture:
+    """A future whose worker has answered, or never does (said is None)."""
+
+    def __init__(self, key: str, said: str | None) -> None:
+        self.key, self.said = key, said
+        self.status = "pending" if said is None else "finished"
+
+    def result(self, timeout: float) -> str | None:
+        return self.said
+
+    def add_done_callback(self, tell: Callable[[FakeFuture], None]) -> None:
+        if self.said is not None:
+            tell(self)
+
+    def cancel(self) -> None:
+        self.status = "cancelled"
+
+    def release(self) -> None:
+        pass
+
+
+class FakeCluster:
+    """Workers by address; each has a boot, and says to a question what `says` says."""
+
+    def __init__(self, boots: dict[str, str], says: Callable[[str], dict[str, Any] | None]) -> None:
+        self.boots, self.says = boots, says
+        self.version = dict.fromkeys(boots, __version__)
+        self.there = dict.fromkeys(boots, 0.0)
+        self.frozen: set[str] = set()
+        self.asked: list[str] = []
+        self.look: Callable[[], None] = lambda: None
+        self.reconnected = 0
+
+    def workers(self) -> dict[str, float]:
+        self.look()
+        for address in self.there:
+            self.there[address] += address not in self.frozen
+        return dict(self.there)
+
+    def ask(self, worker: str, question: dict[str, Any]) -> FakeFuture:
+        head = {"boot": self.boots[worker], "machine": "", "version": self.version[worker]}
+        if question["do"] == "hello":
+            return FakeFuture(f"{worker}-hello", json.dumps(head))
+        self.asked.append(worker)
+        said = self.says(worker)
+        text = None if said is None else json.dumps(head | {"answer": said})
+        return FakeFuture(f"{worker}-{len(self.asked)}", text)
+
+    def reconnect(self, patience_s: float) -> None:
+        self.reconnected += 1
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_LOOK_S", 0.01)
+    monkeypatch.setattr(engine, "RETURN_S", 0.2)
+    monkeypatch.setattr(engine, "SILENT_S", 0.2)
+
+
+def run(fake: FakeCluster, folder: Path, **options: Any) -> tuple[store.Round, list[str]]:
+    said: list[str] = []
+    return engine.run(KIND, fake, folder, tell=said.append, **options), said  # type: ignore[arg-type]
+
+
+def test_a_machine_is_asked_once_however_many_workers_it_has(
+    fast: None, tmp_path: Path, answer: dict[str, Any]
+) -> None:
+    fake = FakeCluster({"a1": "aa", "a2": "aa", "a3": "aa", "b1": "bb"}, lambda _: answer)
+    found, _ = run(fake, tmp_path)
+    assert found.rows() == {"aa", "bb"} and len(fake.asked) == 2
+    assert found.ended and found.missing() == {}
+    assert recorded(KIND).to_json() == (found.folder / "aa.result.json").read_text()  # type: ignore[union-attr]
+
+
+def test_a_round_goes_on_where_it_was_broken_off(fast: None, tmp_path: Path, answer: dict[str, Any]) -> None:
+    fake = FakeCluster({"a": "aa", "b": "bb"}, lambda worker: answer if worker == "a" else None)
+
+    def stop() -> None:
+        if list(tmp_path.rglob("aa.row.json")):
+            raise KeyboardInterrupt
+
+    fake.look = stop
+    with pytest.raises(KeyboardInterrupt):
+        run(fake, tmp_path)
+    again = FakeCluster({"a": "aa", "b": "bb"}, lambda _: answer)
+    found, said = run(again, tmp_path)
+    assert again.asked == ["b"] and found.rows() == {"aa", "bb"}
+    assert said[0].startswith("1 there already")
+    next_one, _ = run(FakeCluster({"a": "aa"}, lambda _: answer), tmp_path)
+    assert next_one.folder != found.folder, "a round that came to its end is not gone on with"
+
+
+def test_a_worker_that_goes_has_its_question_put_to_another_one_of_its_machine(
+    fast: None, tmp_path: Path, answer: dict[str, Any]
+) -> None:
+    fake = FakeCluster({"a1": "aa", "a2": "aa"}, lambda _: answer if len(fake.asked) > 1 else None)
+
+    def kill() -> None:
+        if fake.asked:
+            fake.there.pop(fake.asked[0], None)
+
+    fake.look = kill
+    found, _ = run(fake, tmp_path)
+    assert found.rows() == {"aa"} and set(fake.asked) == {"a1", "a2"}
+
+
+def test_who_vanishes_is_silent_refused_or_busy_is_listed_with_the_reason(
+    fast: None, tmp_path: Path, answer: dict[str, Any]
+) -> None:
+    says = {"good": answer, "busy": {"why": "busy", "reason": "someone\x1b[2J measures"}}
+    fake = FakeCluster({name: name for name in ("good", "gone", "silent", "old", "busy")}, says.get)
+    fake.version["old"] = "0.0.1"
+
+    def happen() -> None:
+        if "gone" in fake.asked:
+            fake.there.pop("gone", None)
+        if "silent" in fake.asked:
+            fake.frozen.add("silent")
+
+    fake.look = happen
+    found, _ = run(fake, tmp_path)
+    assert found.rows() == {"good"}
+    assert {machine: why for machine, (why, _) in found.missing().items()} == {
+        "gone": "vanished", "silent": "silent", "old": "refused", "busy": "busy",
+    }  # fmt: skip
+    assert "0.0.1" in found.missing()["old"][1]
+    assert found.missing()["busy"][1] == "someone [2J measures"
+    later = FakeCluster({name: name for name in ("good", "gone", "silent")}, lambda _: answer)
+    again, _ = run(later, tmp_path, missing=True)
+    assert again.folder == found.folder and sorted(later.asked) == ["gone", "silent"]
+    assert set(again.missing()) == set(), "who was not there this time is not known of"
+
+
+def test_a_scheduler_that_goes_is_waited_for(fast: None, tmp_path: Path, answer: dict[str, Any]) -> None:
+    fake = FakeCluster({"a": "aa", "b": "bb"}, lambda worker: answer if fake.reconnected else None)
+
+    def fail() -> None:
+        if len(fake.asked) == 2 and not fake.reconnected:
+            raise ConnectionError
+
+    fake.look = fail
+    found, said = run(fake, tmp_path)
+    assert found.rows() == {"aa", "bb"} and fake.asked[2:] == ["a", "b"]
+    assert "The scheduler is back." in said
+
+
+def test_what_a_new_scheduler_has_dropped_is_asked_again(
+    fast: None, tmp_path: Path, answer: dict[str, Any]
+) -> None:
+    fake = FakeCluster({"a": "aa"}, lambda _: answer)
+    real = fake.ask
+
+    def ask(worker: str, question: dict[str, Any]) -> FakeFuture:
+        made = real(worker, question)
+        if question["do"] != "hello" and not fake.reconnected:
+            made.status = "cancelled"
+        return made
+
+    fake.ask = ask  # type: ignore[method-assign]
+    found, _ = run(fake, tmp_path)
+    assert found.rows() == {"aa"} and fake.reconnected == 1
+
+
+def test_copies_of_one_image_are_two_machines(fast: None, tmp_path: Path, answer: dict[str, Any]) -> None:
+    def ask(worker: str, question: dict[str, Any]) -> FakeFuture:
+        head = {"boot": f"boot{worker}", "machine": "same", "version": __version__}
+        said = head if question["do"] == "hello" else head | {"answer": answer}
+        return FakeFuture(f"{worker}-{question['do']}", json.dumps(said))
+
+    fake = FakeCluster({"a": "", "b": ""}, lambda _: answer)
+    fake.ask = ask  # type: ignore[method-assign]
+    found, _ = run(fake, tmp_path)
+    assert found.rows() == {"boota", "bootb"}
+
+
+def _spoiled(answer: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    return {**answer, "row": {**answer["row"], **changed}}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda said: {},
+        lambda said: {**said, "result": "{}"},
+        lambda said: {**said, "result": said["result"].replace(KIND, "runqlat.histogram", 1)},
+        lambda said: _spoiled(said, kind="../../etc"),
+        lambda said: _spoiled(said, numbers=[["a", "b_ns", float("nan"), None, None]]),
+        lambda said: _spoiled(said, numbers=[["a", "b_ns", 1, 2, 0]]),
+        lambda said: _spoiled(said, numbers=said["row"]["numbers"] * 100),
+        lambda said: _spoiled(said, facts={"kernel": "x" * 10_000}),
+        lambda said: _spoiled(said, claims={"a": "<script>"}),
+        lambda said: _spoiled(said, flags=-1),
+    ],
+)
+def test_what_is_no_result_spoils_the_row_of_its_own_machine_only(
+    fast: None, tmp_path: Path, answer: dict[str, Any], spoil: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    fake = FakeCluster({"good": "good", "bad": "bad"}, lambda w: spoil(answer) if w == "bad" else answer)
+    found, _ = run(fake, tmp_path)
+    assert found.rows() == {"good"}
+    assert found.missing()["bad"][0] == "failed"
+
+
+def test_where_nobody_has_what_it_needs_the_reason_is_said(fast: None, tmp_path: Path) -> None:
+    lacking = {"why": "lacking", "reason": "This machine has one CPU."}
+    with pytest.raises(SchedLabError, match="one CPU") as caught:
+        run(FakeCluster({"a": "aa"}, lambda _: lacking), tmp_path)
+    assert caught.value.lacking
+
+
+def test_a_cluster_without_workers_is_told(fast: None, tmp_path: Path) -> None:
+    with pytest.raises(SchedLabError, match="no workers"):
+        run(FakeCluster({}, lambda _: None), tmp_path)
+
+
+def test_other_parameters_go_to_another_folder(fast: None, tmp_path: Path, answer: dict[str, Any]) -> None:
+    run(FakeCluster({"a": "aa"}, lambda _: answer), tmp_path, profile="tiny")
+    with pytest.raises(ParameterError, match="other parameters"):
+        run(FakeCluster({"a": "aa"}, lambda _: answer), tmp_path, profile="full")
+    with pytest.raises(ParameterError, match="no parameter"):
+        run(FakeCluster({"a": "aa"}, lambda _: answer), tmp_path, speed=11)
+
+
+def test_a_second_run_in_one_folder_is_refused(
+    fast: None, tmp_path: Path, answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sched_labs.core.store.PATIENCE_S", 0.1)
+    fake = FakeCluster({"a": "aa"}, lambda _: answer)
+    refused: list[str] = []
+
+    def meanwhile() -> None:
+        if not refused:
+            refused.append("")
+            with pytest.raises(ResultError) as caught:
+                run(FakeCluster({"a": "aa"}, lambda _: answer), tmp_path)
+            refused[0] = caught.value.what
+
+    fake.look = meanwhile
+    run(fake, tmp_path)
+    assert "Another program" in refused[0]
+
+
+@pytest.mark.parametrize(
+    "kind", ["quota.threads", "runqlat.histogram", "sleeper.among_hogs", "policies.hog", "own_program.watch"]
+)
+def test_a_recorded_run_has_a_row_that_is_taken(kind: str) -> None:
+    result = recorded(kind)
+    assert result
+    made = json.loads(json.dumps(row.make(result, row.plain(result.machine))))
+    columns = set(result.summary().columns)
+    assert row.checked(made)["kind"] == kind and made["numbers"]
+    for _, column, value, low, high in made["numbers"]:
+        assert column in columns and value == value
+        assert low is None or low <= high
+
+
+def test_a_number_has_the_interval_that_the_summary_gives_it() -> None:
+    result = recorded(KIND)
+    assert result
+    table = result.summary()
+    first = table.iloc[0]
+    found = {(name, column): rest for name, column, *rest in numbers.of(result)}
+    rest = found["pipe, threads, same cpu: net per switch", "net_per_switch_ns"]
+    assert rest == [first.net_per_switch_ns, first.net_lo_ns, first.net_hi_ns]
+
+
+def test_the_greeting_needs_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Path(greeting.__file__).read_text(encoding="utf-8")
+    for name in [name for name in sys.modules if name.startswith("sched_labs")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    names: dict[str, Any] = {}
+    said = json.loads(
+        eval(clusters._CALL, {"source": source, "question": '{"do": "hello", "version": "1"}'}, names)
+    )
+    assert said["version"] == "" and said["boot"]
+    refused = json.loads(
+        eval(clusters._CALL, {"source": source, "question": '{"do": "measure", "version": "1"}'})
+    )
+    assert "refused" in refused and "answer" not in refused
+
+
+def test_no_name_of_host_or_user_travels(monkeypatch: pytest.MonkeyPatch) -> None:
+    import getpass
+    import platform
+
+    from sched_labs.fleet import onsite
+
+    said = json.dumps(onsite.answer({"do": "survey", "kind": "", "version": __version__}))
+    words = {getpass.getuser(), platform.node()} - {"root", "localhost", ""}
+    assert not [word for word in words if f'"{word}"' in said]
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["run", KIND, "--scheduler", "nonsense://x"], "is no address of a scheduler"),
+        (["run", KIND, "--scheduler", "tcp://127.0.0.1:1"], "No Dask scheduler answers"),
+        (["run", "no.such.kind"], "There is no experiment"),
+        (["run", KIND, "--every", "soon"], "is no time between rounds"),
+        (["run", KIND, "--scheduler", "tls://127.0.0.1:1", "--tls-ca", "/nowhere"], "There is no file"),
+    ],
+)
+def test_bad_input_is_refused_in_a_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(clusters, "CONNECT_S", 0.5)
+    assert cli.main(["fleet", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_without_dask_the_extra_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert cli.main(["fleet", "doctor"]) == 2
+    assert "sched-labs[fleet]" in capsys.readouterr().err
+
+
+def test_other_commands_load_nothing_of_it() -> None:
+    import subprocess
+
+    code = (
+        "import sys; from sched_labs import cli; cli.main(['list']);"
+        "print([m for m in sys.modules if m == 'distributed' or m == 'dask'"
+        " or m.startswith('sched_labs.fleet.') and m != 'sched_labs.fleet.cli'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.fixture(autouse=True)
+def one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a command leaves lies where a test may look."""
+    monkeypatch.chdir(tmp_path)
+    yield
+
+
+def test_a_worker_that_raises_is_not_believed() -> None:
+    with pytest.raises(SchedLabError, match="did not answer"):
+        clusters.heard(SimpleNamespace(status="error"))  # type: ignore[arg-type]

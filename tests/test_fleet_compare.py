@@ -1,0 +1,174 @@
+"""What the odd ones have in common, and which machine changed: by fleets that were made up."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import fleets
+import numpy as np
+import pandas as pd
+import pytest
+
+from sched_labs import cli
+from sched_labs.core.errors import ParameterError
+from sched_labs.fleet import compare, drift, report, store, strips, tables
+
+SLOW = (3, 200, 333, 500, 991, 999)
+
+
+def fleet_of(rows: list[Any]) -> tables.Fleet:
+    return tables.of(rows, [], {})
+
+
+REPORT = """
+import sys, time
+from pathlib import Path
+from sched_labs.fleet import report
+began = time.monotonic()
+print(report.write(Path(sys.argv[1])).sentence)
+print(time.monotonic() - began)
+"""
+
+
+@pytest.mark.cases
+def test_of_a_thousand_machines_the_six_slow_ones_and_what_they_share_are_found(tmp_path: Path) -> None:
+    """20 s here, beside other programs three times as much; and 1 GiB."""
+    fleets.lay(tmp_path, fleets.rows(1000, 20, slow=SLOW))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT, tmp_path], capture_output=True, text=True, check=True, timeout=300
+    )
+    sentence, took_s = done.stdout.splitlines()
+    assert "6 machines with microcode 0xbad" in sentence
+    assert float(took_s) < 60
+    after = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # of the largest one so far
+    assert after == before or after < 1024 * 1024, "KiB"
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("<figure") >= 20 and len(page) < 10_000_000
+    kept = pd.read_parquet(tmp_path / "report.parquet")
+    assert len(kept) == 1000 * 20 * 20 and set(kept["fact_microcode"]) == {"0xbad", "0x2b"}
+
+
+@pytest.mark.cases
+def test_fleets_without_a_common_trait_are_told_of_one_in_one_of_twenty_at_most() -> None:
+    told = 0
+    for seed in range(200):
+        fleet = fleet_of(fleets.rows(40, 4, numbers=6, seed=1000 + seed))
+        told += bool(compare.compare(fleet, seed=seed).commons)
+    assert told <= 10, f"{told} of 200"
+
+
+def test_a_difference_within_a_machines_own_interval_is_none() -> None:
+    made = fleets.rows(40, 1, numbers=3, slow=(1, 5, 9, 13))
+    narrow = compare.compare(fleet_of(made))
+    assert [one.traits for one in narrow.commons] == [("microcode 0xbad",)]
+    assert {"0" * 15 + "1", "0" * 15 + "5"} <= set(narrow.odd["machine"])
+    for _, _, found in made:
+        found["numbers"] = [[*head, value, value * 0.3, value * 3] for *head, value, _, _ in found["numbers"]]
+    wide = compare.compare(fleet_of(made))
+    assert wide.commons == [] and wide.odd.empty
+
+
+def test_traits_of_the_same_machines_stand_together() -> None:
+    made = fleets.rows(40, 1, numbers=3, slow=(1, 5, 9, 13))
+    for _, _, found in made:
+        found["facts"]["board"] = "b" if found["facts"]["microcode"] == "0xbad" else "a"
+    [one] = compare.compare(fleet_of(made)).commons
+    assert set(one.traits) == {"microcode 0xbad", "board b"}
+    assert (one.machines, one.odd, one.others) == (4, 4, one.others) and one.ratio == pytest.approx(
+        1.5, abs=0.2
+    )
+
+
+def test_few_machines_are_told_that_they_are_too_few() -> None:
+    made = fleets.rows(4, 1, numbers=3, slow=(0, 1))
+    found = compare.compare(fleet_of(made))
+    assert found.commons == [] and "6 ways" in found.remark
+    assert "6 ways" in report.answer(fleet_of(made), found)
+    alone = compare.compare(fleet_of(fleets.rows(1, 1)))
+    assert alone.commons == [] and alone.held == 0
+
+
+def test_a_claim_that_fails_where_a_trait_is_counts_as_a_number_does() -> None:
+    made = fleets.rows(60, 1, numbers=1)
+    for machine, _, found in made:
+        fails = int(machine, 16) % 6 == 0
+        found["facts"]["board"] = "b" if fails else "a"
+        found["claims"] = {"said": "does not hold here" if fails else "holds here"}
+    kinds = {(one.kind, one.traits) for one in compare.compare(fleet_of(made)).commons}
+    assert ("claim", ("board b",)) in kinds
+
+
+def test_the_largest_of_all_comparisons_decides() -> None:
+    """Dealt without a relation, p is uniform at least: no smaller than chance would have it."""
+    generator = np.random.default_rng(5)
+    least = []
+    for seed in range(120):
+        scores = generator.standard_normal((30, 8)).astype(np.float32)
+        marks = (generator.random((30, 5)) < 0.3).astype(np.float32)
+        marks = marks[:, (marks.sum(axis=0) >= 2)]
+        least.append(float(compare.dealt(scores, marks, seed=seed, times=99)[1].min()))
+    assert 0.01 <= np.mean(np.array(least) <= 0.2) <= 0.33
+    assert np.mean(np.array(least) <= 0.05) <= 0.11
+
+
+def test_a_step_is_dated_and_says_what_else_changed() -> None:
+    found = drift.changes(fleet_of(fleets.weeks(16, step_at=8)))
+    steps = found[found["what"] == "step"]
+    assert set(found["machine"]) == {"0" * 16} and len(steps)
+    first = steps.iloc[0]
+    assert first["since"] == fleets.START + pd.Timedelta(weeks=8)
+    assert "kernel" in first["facts"] and "7.0.0" in first["facts"]
+    assert first["after"] / first["before"] == pytest.approx(1.5, abs=0.1)
+
+
+def test_machines_that_stay_as_they_are_have_not_changed() -> None:
+    assert drift.changes(fleet_of(fleets.weeks(16, step_at=99))).empty
+    assert drift.changes(fleet_of(fleets.weeks(3, step_at=1))).empty, "too few rounds"
+
+
+def test_series_without_a_change_are_told_of_one_in_one_of_twenty_at_most() -> None:
+    generator = np.random.default_rng(11)
+    told = sum(
+        bool((drift.fitted(generator.standard_t(3, (20, 10)))[1] <= compare.LEVEL).any()) for _ in range(100)
+    )
+    assert told <= 5
+
+
+def test_a_drift_is_no_step() -> None:
+    series = np.linspace(1, 2, 20)[None, :] + np.random.default_rng(3).normal(0, 0.01, (6, 20))
+    best, p = drift.fitted(series)
+    assert set(best) == {-1} and max(p) <= compare.LEVEL
+
+
+def test_the_report_escapes_what_machines_say_and_lists_who_is_missing(tmp_path: Path) -> None:
+    made = fleets.rows(8, 1, numbers=2)
+    made[0][2]["facts"]["model"] = "<script>alert(1)</script>"
+    made[0][2]["numbers"][0][0] = "<img src=x>"
+    fleets.lay(tmp_path, made)
+    [one] = store.rounds(tmp_path, "made.up0")
+    one.miss("feedfeedfeedfeed", "busy", "<b>somebody</b> measures")
+    (one.folder / "bad.row.json").write_text('{"format": "no row"}')
+    assert cli.main(["fleet", "report", str(tmp_path), "--by", "kernel"]) == 0
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in page and "<img" not in page and "<b>" not in page
+    assert "feedfeed, made.up0: busy" in page and "bad.row.json" in page
+    assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
+
+
+def test_a_trait_that_nobody_has_and_a_folder_of_something_else_are_refused(tmp_path: Path) -> None:
+    fleet = fleet_of(fleets.rows(8, 1, numbers=2))
+    with pytest.raises(ParameterError, match="No machine tells"):
+        strips.of_kind(fleet, compare.compare(fleet), "made.up0", "colour")
+    with pytest.raises(ParameterError, match="holds nothing of a fleet"):
+        report.write(tmp_path)
+
+
+def test_a_strip_of_many_machines_draws_what_can_be_told_apart() -> None:
+    values = list(np.random.default_rng(1).lognormal(0, 0.1, 5000))
+    kept = strips._thinned(sorted(values), min(values), max(values))
+    assert len(kept) <= 5 * 141 and {min(values), max(values)} <= set(kept)
