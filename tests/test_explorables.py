@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sched_labs import explorables
-from sched_labs.core.errors import ParameterError, SchedLabError
+from sched_labs.core.errors import ParameterError, SchedLabError, WorkloadError
 from sched_labs.explorables import mine, modules
 from sched_labs.limits import bandwidth
 
@@ -149,6 +149,37 @@ def test_ones_own_quota_is_not_exceeded(own_lock: None) -> None:
     assert used <= 4 * 50 + run["cpus"] * 2 * 15
 
 
+def test_a_round_trip_begins_where_a_side_sleeps_for_its_turn() -> None:
+    """By condition variable, as constructed: B runs, finds the mutex taken, sleeps, and has its turn."""
+    one = [(0, 1, 0, True), (9, 0, 1, False), (12, 1, 0, True), (15, 0, 1, False), (30, 1, 0, True)]
+    trips = [(at + 30 * n, *rest) for n in range(20) for at, *rest in one[1:]]
+    found = mine.of_round_trips([one[0], *trips], [(1, 0, 1)], 20)
+    assert found["length"] == 30 and found["alike"] == [20, 20]
+    assert found["ran"] == [[0, 0, 9], [1, 9, 12], [0, 12, 15], [1, 15, 30]]
+    assert [slept for *_, slept in found["switches"]] == [False, True, False, True]
+    # Which thread begins is chance: the other way round it is the same picture.
+    turned = [(at, 1 - prev, 1 - come, slept) for at, prev, come, slept in [one[0], *trips]]
+    assert mine.of_round_trips(turned, [(1, 1, 0)], 20) == found
+    for nothing in ([], [(0, -1, 0, False), (5, 0, -1, True)]):
+        with pytest.raises(WorkloadError, match="No round trip"):
+            mine.of_round_trips(nothing, [], 20)
+
+
+def test_ones_own_round_trips_are_one_cpu_handed_to_and_fro(own_lock: None) -> None:
+    try:
+        data, about = mine.condvar()
+    except SchedLabError as error:
+        if not error.lacking:
+            raise
+        pytest.skip(error.what)
+    assert "Linux" in about and data["unit"] == "ns"
+    for name in ("pipe", "condvar"):
+        one = data[name]
+        assert sum(end - begin for _, begin, end in one["ran"]) == one["length"] == one["switches"][-1][0]
+        assert [side for side, *_ in one["ran"]][:2] == [0, 1] and one["switches"][-1][3]
+        assert 1 <= one["alike"][0] <= one["alike"][1] == 200
+
+
 # ---- the models, in the browser that will run them ----
 
 
@@ -256,6 +287,17 @@ def test_the_two_clients_are_those_of_a_queue(page: Any) -> None:
                 free = request["done"]
                 due = max(due + period, free) if waits else due + period
             assert due >= 150
+
+
+def test_ones_own_round_trips_are_drawn_in_their_own_unit(page: Any) -> None:
+    data = explorables.recorded("condvar")[0]
+    script = "data => schedLabsModules.frame.still(schedLabsModules.condvar, data)"
+    drawn = page.evaluate(script, {**data, "unit": "ns"})
+    assert "21,471 ns" in drawn["svg"] and "instructions" not in drawn["svg"]
+    assert "the mutex is A&#39;s" in drawn["svg"] or "the mutex is A's" in drawn["svg"]
+    data["condvar"]["switches"][1][3] = False  # another order than the one that the words are about
+    drawn = page.evaluate(script, data)
+    assert "B is interrupted: A runs" in drawn["svg"] and "mutex" not in drawn["sentence"]
 
 
 def test_the_cache_forgets_what_was_used_longest_ago(page: Any) -> None:

@@ -1,22 +1,25 @@
 /* A condition variable's four switches against a pipe's two: one round trip each, from a recorded trace.
 
-   data.pipe, data.condvar: `ran` [[thread, from, to], ...] and `switches` [[at, from, to, slept], ...], in instructions
-   since the round trip began; thread 0 is A, which hands the turn over first, 1 is B. */
+   data.pipe, data.condvar: `ran` [[thread, from, to], ...] and `switches` [[at, from, to, slept], ...], in
+   instructions since the round trip began, or in ns where data.unit says so; thread 0 is A, which hands the turn over
+   first, 1 is B. */
 
 const NAMES = ["A", "B"], COLOURS = ["own", "alone"], ON = ["#ffffff;stroke:none", "var(--sl-paper)"];
 
-// What each switch is, in the order in which they come.
+// What each switch is, in the order in which they come: one side is interrupted by whom it has woken, the other sleeps.
 const WHY = {
   pipe: ["A writes: B runs", "B has answered, and waits"],
   condvar: ["A signals: B runs", "the mutex is A's: B sleeps", "A unlocks it: B runs", "B has answered, and waits"],
 };
 
+const usual = (name, switches) => WHY[name].length === switches.length && switches.every(([, , , slept], n) => slept === (n % 2 === 1));
+
 const scene = (_, data) => {
   const rows = [["pipe", "by pipe"], ["condvar", "by condition variable"]].map(([name, title]) => ({
-    title, ...data[name], why: WHY[name].length === data[name].switches.length ? WHY[name] : data[name].switches.map(([, from, to, slept]) => `${NAMES[from]} ${slept ? "sleeps" : "is interrupted"}: ${NAMES[to]} runs`),
+    title, ...data[name], usual: usual(name, data[name].switches), why: usual(name, data[name].switches) ? WHY[name] : data[name].switches.map(([, from, to, slept]) => `${NAMES[from]} ${slept ? "sleeps" : "is interrupted"}: ${NAMES[to]} runs`),
   }));
   const to = Math.max(...rows.map(({ length }) => length));
-  return { rows, from: 0, to, seconds: 9, moments: [...new Set([0, ...rows.flatMap(({ switches }) => switches.map(([at]) => at))])].sort((a, b) => a - b), clock: (at) => Math.round(at).toLocaleString("en") };
+  return { rows, from: 0, to, seconds: 9, moments: [...new Set([0, ...rows.flatMap(({ switches }) => switches.map(([at]) => at))])].sort((a, b) => a - b), clock: (at) => `${Math.round(at).toLocaleString("en")}${data.unit ? ` ${data.unit}` : ""}`, unit: data.unit };
 };
 
 const draw = (scene, at, kit) => {
@@ -49,12 +52,12 @@ const draw = (scene, at, kit) => {
     });
     top = bottom + 24 + Math.ceil(why.length / columns) * 22 + 4;
   }
-  drawn += kit.text(8, top + 8, "wide as many instructions as were executed", { size: kit.size - 2, fill: kit.colour("neutral") });
+  drawn += kit.text(8, top + 8, scene.unit ? `wide as the time it took: ${scene.clock(to)} at most` : "wide as many instructions as were executed", { size: kit.size - 2, fill: kit.colour("neutral") });
   kit.height = top + 14;
   return drawn;
 };
 
 const say = ({ rows: [pipe, condvar] }) =>
-  `One round trip on one CPU: ${pipe.switches.length} switches by pipe, ${condvar.switches.length} by condition variable. The signal wakes B while A still holds the mutex, so B only finds that it must sleep again.`;
+  `One round trip on one CPU: ${pipe.switches.length} switches by pipe, ${condvar.switches.length} by condition variable.${condvar.usual ? " The signal wakes B while A still holds the mutex, so B only finds that it must sleep again." : ""}`;
 
 export default { name: "condvar", title: "Four switches where two would do", controls: [], scene, draw, say };

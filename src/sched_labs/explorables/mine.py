@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,6 +17,7 @@ from ..steer import placement
 from ..topics.scheduler_latency.omission import experiment as clients
 
 _MS = 1e6
+_ASLEEP = 1  # TASK_INTERRUPTIBLE, whatever stands beside it
 
 
 def round_robin() -> tuple[Any, str]:
@@ -122,6 +124,79 @@ def wakeup() -> tuple[Any, str]:
     return found, _provenance()
 
 
+def condvar() -> tuple[Any, str]:
+    """A round trip by pipe and one by condition variable, on one CPU.
+
+    Needs root and BCC: raises ProbeError without.
+    """
+    from .record import trace
+
+    cpu, round_trips, found = placement.quiet_cpu(), 200, {}
+    with lock.machine("round trips by pipe and by condition variable"):
+        for mechanism in ("pipe", "condvar"):
+            words = f"--by {mechanism} --between threads --round-trips {round_trips} --trials 1".split()
+            with workloads.start("pingpong", words, deadline_s=20) as pair:
+                placement.pin(pair.tids, [cpu])
+                place = {tid: n for n, tid in enumerate(pair.tids)}
+                with trace.record([pair.pid], calls=False) as seen:
+                    pair.run()
+            switches = [
+                (at, place.get(prev, -1), place.get(come, -1), bool(state & _ASLEEP))
+                for at, _, kind, prev, come, state in seen.events
+                if kind == "switch"
+            ]
+            wakes = [
+                (at, place[waker], place[woken])
+                for at, _, kind, woken, waker, _ in seen.events
+                if kind == "waking" and waker in place and woken in place
+            ]
+            found[mechanism] = of_round_trips(switches, wakes, round_trips)
+    return {**found, "unit": "ns"}, f"{_provenance()} The probe's own time is in every stretch."
+
+
+def of_round_trips(
+    switches: Sequence[tuple[int, int, int, bool]], wakes: Sequence[tuple[int, int, int]], round_trips: int
+) -> dict[str, Any]:
+    """The most usual round trip, from the moment at which one side goes to sleep for its turn.
+
+    switches      (at, the side before, the side after, whether the one before slept); a side is 0, 1, or -1
+                  for anybody else
+    wakes         (at, the side that wakes, the one that is woken)
+
+    {"length", "ran": [[side, from, to], ...], "switches": [[at, from, to, slept], ...], "wakes": [[at, waker,
+    woken], ...], "alike": [how many went like it, of how many]}, times since its beginning.  A side that went
+    to sleep for the mutex has done less than one that had its turn: it ran for a shorter time.  Side 0 is the
+    one that runs first.
+
+    Raises WorkloadError where none was seen whole.
+    """
+    between = [n for n, (_, prev, come, _) in enumerate(switches) if prev >= 0 and come >= 0]
+    count = round(len(between) / round_trips)
+    kinds: dict[tuple[Any, ...], list[int]] = {}
+    for first in between:
+        window = switches[first : first + count + 1]
+        asleep = [b[0] - a[0] for a, b in itertools.pairwise(window) if b[3]]
+        if len(window) > count > 0 and window[0][3] and window[-1][3] and asleep[-1] == max(asleep):
+            kinds.setdefault(tuple(s[1:] for s in window), []).append(first)
+    if not kinds:
+        raise WorkloadError("No round trip was seen whole.", "Measure again, on a quieter machine.")
+    places = max(kinds.values(), key=len)
+    first = places[len(places) // 2]
+    last = first + count
+    begin, end, a = switches[first][0], switches[last][0], switches[first][2]
+    inside = switches[first + 1 : last + 1]
+    return {
+        "length": end - begin,
+        "ran": [
+            [one[2] ^ a, one[0] - begin, other[0] - begin]
+            for one, other in zip(switches[first:last], inside, strict=True)
+        ],
+        "switches": [[at - begin, prev ^ a, come ^ a, slept] for at, prev, come, slept in inside],
+        "wakes": [[at - begin, waker ^ a, woken ^ a] for at, waker, woken in wakes if begin < at < end],
+        "alike": [len(places), round_trips],
+    }
+
+
 def _provenance() -> str:
     facts = machine.survey().provenance()
     when = store.now().replace("T", " ")[:16]
@@ -133,12 +208,12 @@ MEASURED: dict[str, Callable[[], tuple[Any, str]]] = {
     "roundrobin": round_robin,
     "omission": omission,
     "wakeup": wakeup,
+    "condvar": condvar,
 }
 
 # Why the others have no run of this machine.
 NOT_HERE = {
     "cache": "No processor tells which lines stand in a set of its cache.",
-    "condvar": "It counts instructions between two switches, which takes an emulated CPU.",
     "picking": "It reads the kernel's own numbers at every choice, which the book's helper may not.",
     "switch": "It follows every instruction of the kernel, which takes an emulated CPU.",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from .. import mine
 from . import guest
 
 NEWER, OLDER = "6.12", "6.1"
@@ -245,46 +246,20 @@ def condvar() -> tuple[dict[str, Any], str]:
 
 
 def _round_trip(traced: guest.Traced, round_trips: int) -> dict[str, Any]:
-    """The most usual round trip, from the moment at which one side goes to sleep for its turn.
-
-    A side that went to sleep for the mutex has done less than one that had its turn: it ran for a shorter
-    time.
-    """
     place = {tid: n for n, tid in enumerate(traced.tids)}
     switches = [
         (
             e.at,
             place.get(e.number("prev_pid"), -1),
             place.get(e.number("next_pid"), -1),
-            e.values["prev_state"][0],
+            e.values["prev_state"][0] == "S",
         )
         for e in traced.events
         if e.what == "sched_switch"
     ]
-    between = [n for n, (_, prev, come, _) in enumerate(switches) if prev >= 0 and come >= 0]
-    count = round(len(between) / round_trips)
-    kinds: dict[tuple[Any, ...], list[int]] = {}
-    for first in between:
-        window = switches[first : first + count + 1]
-        asleep = [b[0] - a[0] for a, b in itertools.pairwise(window) if b[3] == "S"]
-        if len(window) > count and window[0][3] == window[-1][3] == "S" and asleep[-1] == max(asleep):
-            kinds.setdefault(tuple(s[1:] for s in window), []).append(first)
-    places = max(kinds.values(), key=len)
-    first = places[len(places) // 2]
-    last = first + count
-    begin, end = switches[first][0], switches[last][0]
-    inside = switches[first + 1 : last + 1]
-    return {
-        "length": end - begin,
-        "ran": [
-            [one[2], one[0] - begin, other[0] - begin]
-            for one, other in zip(switches[first:last], inside, strict=True)
-        ],
-        "switches": [[at - begin, prev, come, state == "S"] for at, prev, come, state in inside],
-        "wakes": [
-            [e.at - begin, place[e.tid], place[e.number("pid")]]
-            for e in traced.events
-            if e.what == "sched_waking" and begin < e.at < end and e.tid in place and e.number("pid") in place
-        ],
-        "alike": [len(places), round_trips],
-    }
+    wakes = [
+        (e.at, place[e.tid], place[e.number("pid")])
+        for e in traced.events
+        if e.what == "sched_waking" and e.tid in place and e.number("pid") in place
+    ]
+    return mine.of_round_trips(switches, wakes, round_trips)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.machinery
 import importlib.util
 import os
 import struct
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ProbeError
+from ...probes.helper import btf
 
 EVENTS = 1 << 15  # for each CPU
 KINDS = ("switch", "waking", "wakeup", "enter", "leave")
@@ -44,7 +44,7 @@ def record(pids: Sequence[int], *, calls: bool = True) -> Iterator[Trace]:
     Raises ProbeError without root or BCC.
     """
     if os.geteuid() != 0:
-        raise ProbeError("Recording a trace needs root.", "Run it with sudo.")
+        raise ProbeError("Recording a trace needs root.", "Run it with sudo.", lacking=True)
     bcc = _bcc()
     os.environ["BCC_KERNEL_SOURCE"] = str(_HELPER / "headers")
     offset = _offsets()
@@ -79,7 +79,9 @@ def _bcc() -> Any:
         "bcc", place, submodule_search_locations=[str(place.parent)]
     )
     if not place.exists() or spec is None or spec.loader is None:
-        raise ProbeError("BCC is not installed for the system's Python.", "Install python3-bpfcc.")
+        raise ProbeError(
+            "BCC is not installed for the system's Python.", "Install python3-bpfcc.", lacking=True
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules["bcc"] = module
     spec.loader.exec_module(module)
@@ -88,11 +90,6 @@ def _bcc() -> Any:
 
 def _offsets() -> dict[str, int]:
     """Where task_struct keeps what is read, by the helper's reader of BTF."""
-    loader = importlib.machinery.SourceFileLoader("probe", str(_HELPER / "sched-labs-probe"))
-    spec = importlib.util.spec_from_loader("probe", loader)
-    assert spec
-    probe = importlib.util.module_from_spec(spec)
-    loader.exec_module(probe)
-    btf = probe.Btf(Path("/sys/kernel/btf/vmlinux").read_bytes())
+    kernel = btf.Btf(Path(btf.PLACE).read_bytes())
     names = {"PID_OFFSET": b"pid", "TGID_OFFSET": b"tgid", "STATE_OFFSET": b"__state"}
-    return {name: btf.place(b"task_struct", field, (4, 8)) for name, field in names.items()}
+    return {name: kernel.place(b"task_struct", field, (4, 8)) for name, field in names.items()}
