@@ -146,6 +146,8 @@ def _execution(made_from: Material) -> str:
 
 
 def _duration(seconds: float) -> str:
+    if seconds == 0:
+        return "not measured"
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
 
 

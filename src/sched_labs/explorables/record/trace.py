@@ -92,4 +92,4 @@ def _offsets() -> dict[str, int]:
     """Where task_struct keeps what is read, by the helper's reader of BTF."""
     kernel = btf.Btf(Path(btf.PLACE).read_bytes())
     names = {"PID_OFFSET": b"pid", "TGID_OFFSET": b"tgid", "STATE_OFFSET": b"__state"}
-    return {name: kernel.place(b"task_struct", field, (4, 8)) for name, field in names.items()}
+    return {name: kernel.must(b"task_struct", field, (4, 8)) for name, field in names.items()}
