@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import adversary
+import loaded
 import pytest
 
 from sched_labs.core.errors import ParameterError, ProbeError
@@ -340,35 +341,7 @@ def test_refuses_a_dead_process() -> None:
 # ---- what is left behind ----------------------------------------------------------------------------------
 
 
-def loaded_programs() -> set[int]:
-    """The ids of this probe's programs in the kernel, whoever loaded them."""
-    import ctypes
-    import platform
-    import struct
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    number = {"x86_64": 321, "aarch64": 280}[platform.machine()]
-
-    def bpf(command: int, attributes: Any) -> int:
-        return int(libc.syscall(ctypes.c_long(number), command, attributes, len(attributes)))
-
-    found: set[int] = set()
-    at = 0
-    while True:
-        attributes = ctypes.create_string_buffer(struct.pack("<III", at, 0, 0), 12)
-        if bpf(11, attributes) < 0:  # BPF_PROG_GET_NEXT_ID
-            return found
-        at = struct.unpack_from("<I", attributes, 4)[0]
-        fd = bpf(13, ctypes.create_string_buffer(struct.pack("<III", at, 0, 0), 12))  # BPF_PROG_GET_FD_BY_ID
-        if fd < 0:
-            continue
-        info = ctypes.create_string_buffer(256)
-        asked = struct.pack("<IIQ", fd, len(info), ctypes.addressof(info))
-        if bpf(15, ctypes.create_string_buffer(asked, 16)) == 0:  # BPF_OBJ_GET_INFO_BY_FD
-            name = info.raw[64:80].split(b"\0")[0]
-            if name in (b"on_wakeup", b"on_wakeup_new", b"on_switch"):
-                found.add(at)
-        os.close(fd)
+OURS = (b"on_wakeup", b"on_wakeup_new", b"on_switch")
 
 
 def gone(pid: int, seconds: float = 10) -> bool:
@@ -405,7 +378,7 @@ def test_the_helper_gives_up_its_privileges() -> None:
 @live
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may list the kernel's BPF programs")
 def test_nothing_stays_when_the_client_is_killed() -> None:
-    before = loaded_programs()
+    before = loaded.programs(OURS)
     code = """
 import os, sys, time
 from sched_labs.probes import runqlat
@@ -419,7 +392,7 @@ with runqlat.watch([os.getpid()], 600, 0.05) as probe:
     assert client.stdout
     try:
         helper = int(client.stdout.readline())
-        ours = loaded_programs() - before
+        ours = loaded.programs(OURS) - before
         assert len(ours) >= 3
     finally:
         client.send_signal(signal.SIGKILL)
@@ -427,9 +400,9 @@ with runqlat.watch([os.getpid()], 600, 0.05) as probe:
         client.stdout.close()
     assert gone(helper)
     deadline = time.monotonic() + 10
-    while loaded_programs() & ours and time.monotonic() < deadline:
+    while loaded.programs(OURS) & ours and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not loaded_programs() & ours
+    assert not loaded.programs(OURS) & ours
 
 
 @live
