@@ -39,9 +39,16 @@ def programs(names: tuple[bytes, ...] = ()) -> set[int]:
 def held_by_nobody() -> set[int]:
     """The ids of programs that no process has open: only something that was left keeps them in the kernel."""
     there, held = programs(), set()
-    for told in Path("/proc").glob("[0-9]*/fdinfo/*"):
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            held |= {
-                int(line.split()[1]) for line in told.read_text().splitlines() if line.startswith("prog_id:")
-            }
+            for name in os.listdir(process / "fdinfo"):  # noqa: PTH208 - what goes meanwhile is left out
+                held |= _program(process / "fdinfo" / name)
     return there - held
+
+
+def _program(about: Path) -> set[int]:
+    with suppress(OSError):
+        return {
+            int(line.split()[1]) for line in about.read_text().splitlines() if line.startswith("prog_id:")
+        }
+    return set()

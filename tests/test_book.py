@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ import nbformat
 import pytest
 from conftest import ROOT, SmallBook, apart, run_book
 
-from sched_labs.book import pages
-from sched_labs.book.chapters import Chapter, chapters, checkout
+from sched_labs.book import command, pages
+from sched_labs.book.behind import Board
+from sched_labs.book.chapters import Chapter, Checkout, chapters, checkout
 from sched_labs.book.measure import fingerprint
 from sched_labs.book.progress import Follower, Terminal
 from sched_labs.core.errors import SchedLabError
@@ -52,6 +54,34 @@ def book(tmp_path: Path) -> Path:
     (root / "notebooks").mkdir()
     write_chapter(root, GOOD)
     return root
+
+
+def test_of_two_that_make_one_book_the_second_waits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = Checkout(tmp_path)
+    order: list[str] = []
+
+    def second() -> None:
+        with command._alone(book, Terminal()):
+            order.append("second")
+
+    with command._alone(book, Terminal()):
+        other = threading.Thread(target=second)
+        other.start()
+        other.join(0.5)
+        order.append("first")
+    other.join(10)
+    assert order == ["first", "second"]
+    assert "another `make` is at work" in capsys.readouterr().out
+
+
+def test_what_the_pages_cannot_be_told_stops_no_measuring(tmp_path: Path) -> None:
+    """The disk is full: the file that the pages are told by cannot be written."""
+    (tmp_path / "measuring.partial").symlink_to("/dev/full")
+    board = Board(tmp_path / "measuring.json", Checkout(tmp_path), [], [])
+    board.tell(line="cell 3 of 7")
+    assert not (tmp_path / "measuring.json").exists()
 
 
 def build(root: Path, *options: str, data: Path) -> subprocess.CompletedProcess[str]:

@@ -60,11 +60,11 @@ class Live:
     def open(self, name: str) -> None:
         (self.folder / name).touch()
 
-    def start(self) -> str:
-        """Start it, and give the address of the book with its key."""
+    def start(self, *before: str) -> str:
+        """Start it, by a command that goes before it, and give the address of the book with its key."""
         words = ["live", "--root", str(self.root), "--profile", "tiny", "--port", "8950", "--no-browser"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sched_labs.book", *words],
+            [*before, sys.executable, "-m", "sched_labs.book", *words],
             env={**os.environ, **apart(self.folder / "data")},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -212,7 +212,8 @@ if measuring:
         said.write_text(said.read_text() + " cleaned")
 """,
     )
-    live.start()
+    # Some scripts start what runs in the background so that it ignores Ctrl-C.
+    live.start(*(("sh", "-c", "trap '' INT; exec \"$@\"", "sh") if how == signal.SIGKILL else ()))
     until(lambda: said.exists() and said.read_text(), lambda: live.said)
     assert len(ours(live.root)) == 1
     assert live.process

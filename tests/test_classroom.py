@@ -11,9 +11,10 @@ import struct
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -357,17 +358,57 @@ def test_a_connection_has_so_many_seconds_in_all(
     assert server.connected == {}
 
 
-def test_wrong_codes_keep_nobody_waiting(server: collector.Collector) -> None:
-    def guess(number: int) -> None:
-        with contextlib.suppress(SchedLabError):
-            collector.send(made_up(), where(server), f"{number:04d}")
+@contextlib.contextmanager
+def sends_from(server: collector.Collector, address: str) -> Iterator[Callable[[str], HTTPConnection]]:
+    """Send a code with a card from another address, and do not wait for the answer."""
+    sent = []
 
-    with ThreadPoolExecutor(30) as guessing:
-        running = [guessing.submit(guess, number) for number in range(30)]
+    def send(code: str) -> HTTPConnection:
+        port = server.server_address[1]
+        sent.append(HTTPConnection("127.0.0.1", port, timeout=60, source_address=(address, 0)))
+        sent[-1].request("POST", "/card", card.text(made_up(77)).encode(), {"X-Code": code})
+        return sent[-1]
+
+    try:
+        yield send
+    finally:
+        for one in sent:
+            one.close()
+
+
+def test_who_tries_many_codes_at_once_does_not_see_which_was_right(server: collector.Collector) -> None:
+    """The answers to wrong ones come late, but an answer to the right one at once would tell it."""
+    with sends_from(server, "127.0.0.2") as send:
+        for number in range(30):
+            send(f"{number:04d}")
+        began = time.monotonic()
+        send("4711").getresponse()
+        assert time.monotonic() - began > 15 * collector.DOUBT_S
+
+
+def test_a_flood_of_wrong_codes_makes_no_flood_of_threads(
+    server: collector.Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "MOST_AT_ONCE", 64)
+    before = threading.active_count()
+    with sends_from(server, "127.0.0.2") as send:
+        for number in range(500):
+            send(f"{number:04d}")
+        assert threading.active_count() - before < 64 + collector.MOST_IN_TURN + 8
+        collector.send(made_up(), where(server), "4711")
+    end = time.monotonic() + 30
+    while server.turns and time.monotonic() < end:
+        time.sleep(0.05)
+    assert server.turns == {}
+
+
+def test_wrong_codes_keep_nobody_else_waiting(server: collector.Collector) -> None:
+    with sends_from(server, "127.0.0.2") as send:
+        for number in range(30):
+            send(f"{number:04d}")
         began = time.monotonic()
         collector.send(made_up(), where(server), "4711")
-        took = time.monotonic() - began
-        assert not all(one.done() for one in running) and took < 30 * collector.DOUBT_S
+        assert time.monotonic() - began < 15 * collector.DOUBT_S
     assert len(board.read(server.folder)[0]) == 1
 
 
@@ -420,6 +461,32 @@ def test_what_answers_in_the_collectors_place_is_not_believed(says: bytes) -> No
         collector.send(made_up(), address, "4711")
     text = str(told.value)
     assert text.replace("\n", "").isprintable() and len(text) < 600
+
+
+def test_the_wall_is_not_believed_either() -> None:
+    with impostor(b"\x1b]0;owned\x07\r\n\r\n") as address, pytest.raises(SchedLabError) as told:
+        wall.tell(address, "blue-7", "0" * 16, {})
+    assert str(told.value).replace("\n", "").isprintable()
+
+
+def test_who_answers_a_byte_at_a_time_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "WAIT_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as aside:
+
+        def drip() -> None:
+            dripping, _ = listening.accept()
+            end = time.monotonic() + 20
+            with dripping, contextlib.suppress(OSError):
+                dripping.sendall(b"HTTP/1.1 400 ")
+                while time.monotonic() < end:
+                    dripping.sendall(b"x")
+                    time.sleep(0.1)
+
+        aside.submit(drip)
+        began = time.monotonic()
+        with pytest.raises(SchedLabError, match="cannot be reached"):
+            collector.send(made_up(), f"127.0.0.1:{listening.getsockname()[1]}", "4711")
+        assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize(
@@ -566,7 +633,7 @@ def test_the_wall_takes_nothing_else(a_wall: wall.Wall) -> None:
     assert a_wall.players == {}
     with pytest.raises(SchedLabError, match="refused it"):
         wall.tell(to, "red-7", "0" * 16, {})
-    with pytest.raises(SchedLabError, match="goes on without it"):
+    with pytest.raises(SchedLabError, match=r"The wall at .* cannot be reached"):
         wall.tell("127.0.0.1:1", "blue-7", "0" * 16, {})
     a_wall.players = {str(number): set() for number in range(board.MOST_CARDS)}
     with pytest.raises(SchedLabError, match="refused it"):

@@ -18,6 +18,7 @@ import pytest
 from waiting import wait_until
 
 from sched_labs import machine
+from sched_labs.core.errors import ResultError
 from sched_labs.reader import cleanup
 from sched_labs.reader.cleanup import clean
 from sched_labs.run import scratch
@@ -286,6 +287,12 @@ def test_a_scratch_folder_goes_when_nobody_holds_it(tmp_path: Path) -> None:
         program.stdout.close()
     assert wait_until(lambda: clean() == [f"Removed: {folder}, whose program is gone."])
     assert not folder.exists() and (tmp_path / "sched-labs-other").exists()
+
+
+def test_where_no_scratch_folder_can_be_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/no such folder")
+    with pytest.raises(ResultError, match="No folder can be made"), scratch.folder():
+        pass
 
 
 def test_a_scratch_folder_that_was_just_made_or_goes_in_order_is_left_alone(tmp_path: Path) -> None:

@@ -476,6 +476,7 @@ def test_an_answer_that_is_no_choice_is_refused(answer: float | str, choices: li
         ("10", False, "Ten times too low. Try again."),
         ("ten", False, "Give a number, such as 12.5."), ("", False, "Give a number, such as 12.5."),
         ("1e3", False, "Give a number, such as 12.5."),
+        ("-97.5", False, "Too low. Try again."), ("\u2212.5", False, "Too low. Try again."),
     ],
 )  # fmt: skip
 def test_a_try_is_judged_in_place(empty: Any, tried: str, right: bool, said: str) -> None:

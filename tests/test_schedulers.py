@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import shutil
 import zlib
 from pathlib import Path
@@ -114,6 +115,21 @@ def test_what_is_no_source_is_refused_before_the_compiler_sees_it(tmp_path: Path
     ):
         with pytest.raises(scheduler.SchedulerError, match=said):
             compiling.compiled(path)
+
+
+def test_a_pipe_among_the_files_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mine.bpf.c")
+    with pytest.raises(scheduler.SchedulerError, match="no scheduler in it"):
+        compiling.compiled(tmp_path / "mine.bpf.c")
+
+
+def test_a_page_of_macros_does_not_take_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_MOST_KIB", 1 << 20)
+    ten = "+".join(["A{0}"] * 10)
+    macros = [f"#define A{n + 1} {ten.format(n)}" for n in range(11)]
+    (tmp_path / "mine.bpf.c").write_text("\n".join(["#define A0 1", *macros, "int x = A11;"]))
+    with pytest.raises(scheduler.SchedulerError, match="more than 1 GiB of memory"):
+        compiling.compiled(tmp_path / "mine.bpf.c")
 
 
 def test_without_clang_the_reader_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,8 +74,9 @@ class Board(Terminal):
             self._told |= news
             # Not by core.store, which waits for the disk: this is written while something is measured.
             partial = self._file.with_suffix(".partial")
-            partial.write_text(json.dumps(self._told), encoding="utf-8")
-            partial.replace(self._file)
+            with contextlib.suppress(OSError):  # a full disk: the pages hear the next time, and nothing stops
+                partial.write_text(json.dumps(self._told), encoding="utf-8")
+                partial.replace(self._file)
 
 
 class Reader:
@@ -117,6 +118,8 @@ def run(
     measured  measures a chapter, and calls what it is given before each cell
     written   makes the pages anew; whether every claim's check ran to its end
     """
+    # Started by a script in the background it would ignore what ends it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     reader, whole = Reader(board), True
     for part in due:
         board.stands(part, state="measuring")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,11 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal = Terminal()
     try:
         book = checkout(options.root)
-        if options.command == "build":
-            return 0 if _build(book, options, terminal) else 1
-        if options.command == "behind":
-            return 0 if _behind(book, options) else 1
-        measuring = _first_pages(book, options, terminal) if options.command == "live" else None
+        with _alone(book, terminal) if options.command != "serve" else contextlib.nullcontext():
+            if options.command == "build":
+                return 0 if _build(book, options, terminal) else 1
+            if options.command == "behind":
+                return 0 if _behind(book, options) else 1
+            measuring = _first_pages(book, options, terminal) if options.command == "live" else None
         from ..server import serve
 
         serve.run(
@@ -44,6 +47,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         terminal.say("sched-labs: stopped. What was finished is kept; the same command goes on from there.")
         return 130
+
+
+@contextlib.contextmanager
+def _alone(book: Checkout, terminal: Terminal) -> Iterator[None]:
+    """Be the only one who makes this book: two would write over each other's chapters and pages."""
+    book.build.mkdir(parents=True, exist_ok=True)
+    handle = os.open(book.build / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            terminal.say("Waiting: another `make` is at work on this book.")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:  # a folder of another system's that knows no locks
+            pass
+        yield
+    finally:
+        os.close(handle)
 
 
 def _build(book: Checkout, options: argparse.Namespace, terminal: Terminal) -> bool:

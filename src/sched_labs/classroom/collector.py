@@ -1,13 +1,15 @@
 """Takes cards over the room's network: a small process of its own, started by the instructor on purpose.
 
 It has no Jupyter interface and serves nothing: it takes a card by POST, checks it, and writes it to a folder.
-Students name the code that is on the screen; ten wrong codes a second are answered, more have to wait.
+Students name the code that is on the screen.  Those of one address are looked at one after the other, and
+after a wrong one the next has to wait; other addresses do not.
 A connection has a few seconds in all, and of very many the oldest ends first: who says nothing, or says it
 slowly, keeps no place from those who send a card.
 """
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import hmac
 import re
@@ -16,7 +18,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -31,17 +33,23 @@ from .board import MOST_CARDS
 PATH = "/card"
 WAIT_S = 10.0  # for a client, from its first word to its last
 MOST_AT_ONCE = 256  # connections
-DOUBT_S = 0.1  # for a wrong code, one after the other: who tries all codes is at it for a day
+DOUBT_S = 0.1  # for a wrong code, before the next one is looked at: who tries all codes is at it for a day
+MOST_IN_TURN = 64  # codes of one address that wait to be looked at
 _UNREAD_BYTES = 1 << 20  # of a card that is too large: read all the same, so that its sender hears why
 _ANSWER_BYTES = 1000
 _NAME = re.compile(r"card-[0-9a-f]{16}\.json")
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class RepeatedError(SchedLabError):
     """A card that is here already."""
 
 
-class Receiver(ThreadingHTTPServer):
+class Receiver(abc.ABC, ThreadingHTTPServer):
     """A server that keeps what a room sends; `code` is what senders have to name."""
 
     daemon_threads = True
@@ -50,7 +58,10 @@ class Receiver(ThreadingHTTPServer):
 
     def __init__(self, address: str, port: int, code: str | None = None) -> None:
         self.code = code or f"{secrets.randbelow(1_000_000):06d}"
-        self.keeping, self.doubting, self.counting = threading.Lock(), threading.Lock(), threading.Lock()
+        self.keeping, self.counting = threading.Lock(), threading.Lock()
+        self.turns: dict[
+            str, tuple[threading.Lock, int]
+        ] = {}  # of an address: whose turn it is, and how many wait
         self.connected: dict[socket.socket, float] = {}  # since when, the oldest first
         try:
             super().__init__((address, port), _Handler)
@@ -60,9 +71,36 @@ class Receiver(ThreadingHTTPServer):
                 "Choose another --port.",
             ) from error
 
+    @abc.abstractmethod
     def keep(self, data: bytes) -> str:
         """Check and keep what was sent; what the sender hears.  Raises SchedLabError where it is refused."""
-        raise NotImplementedError
+
+    def knows(self, code: str, address: str) -> bool:
+        """Whether it is the code, looked at when it is this address's turn; not where too many wait for that.
+
+        A right one is answered no sooner than a wrong one before it: else who tries many at once would see by
+        the answers which of them it was.
+        """
+        with self._in_turn(address) as turn:
+            right = turn and hmac.compare_digest(code.encode(), self.code.encode())
+            if turn and not right:
+                time.sleep(DOUBT_S)
+        return right
+
+    @contextlib.contextmanager
+    def _in_turn(self, address: str) -> Iterator[bool]:
+        with self.counting:
+            lock, waiting = self.turns.get(address, (threading.Lock(), 0))
+            turn = waiting < MOST_IN_TURN
+            self.turns[address] = lock, waiting + 1
+        try:
+            with lock if turn else contextlib.nullcontext():
+                yield turn
+        finally:
+            with self.counting:
+                lock, waiting = self.turns.pop(address)
+                if waiting > 1:
+                    self.turns[address] = lock, waiting - 1
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer it in a thread; the oldest connection makes room for it if need be."""
@@ -86,8 +124,7 @@ class Receiver(ThreadingHTTPServer):
     def _end(self, request: socket.socket) -> None:
         # Its thread, which reads from it, comes to an end by itself.
         del self.connected[request]
-        with contextlib.suppress(OSError):
-            request.shutdown(socket.SHUT_RDWR)
+        _hang_up(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that is gone is none; and nobody's address is written down."""
@@ -145,9 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(min(length or 0, _UNREAD_BYTES))
         if self.path != self.server.path:
             return self._say(404, f"What is for this room goes to {self.server.path}.")
-        if not hmac.compare_digest(self.headers.get("X-Code", "").encode(), self.server.code.encode()):
-            with self.server.doubting:
-                time.sleep(DOUBT_S)
+        if not self.server.knows(self.headers.get("X-Code", ""), self.client_address[0]):
             return self._say(403, "That is not the code on the screen.")
         if length is None:
             return self._say(411, "Say how long the card is.")
@@ -180,17 +215,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def send(one: dict[str, Any], to: str, code: str) -> str:
-    """Send a card to a collector; what it is called there.  Raises SchedLabError when it is refused.
-
-    It goes to that address itself: through no proxy, which would learn the code, and nowhere else from there.
-    """
-    try:
-        status, said = post(card.text(one).encode(), to, code)
-    except (OSError, ValueError, HTTPException) as error:
-        raise SchedLabError(
-            f"The collector at {to} cannot be reached: {_shown(str(error) or type(error).__name__)}.",
-            "Is it the address on the screen?",
-        ) from error
+    """Send a card to a collector; what it is called there.  Raises SchedLabError when it is refused."""
+    status, said = post(card.text(one).encode(), to, code)
     if status == 201 and _NAME.fullmatch(said):
         return said
     if status == 201:
@@ -204,17 +230,39 @@ def _shown(said: str) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in said[:300])
 
 
-def post(data: bytes, to: str, code: str, path: str = PATH) -> tuple[int, str]:
-    """Send it there: (status, what was said).  Raises OSError, ValueError, HTTPException."""
+def post(data: bytes, to: str, code: str, path: str = PATH, whom: str = "collector") -> tuple[int, str]:
+    """Send it there: (status, what was said).  Raises SchedLabError where nobody answers within WAIT_S.
+
+    It goes to that address itself: through no proxy, which would learn the code, and nowhere else from there.
+    """
+    try:
+        return _post(data, to, code, path)
+    except (OSError, ValueError, HTTPException) as error:
+        raise SchedLabError(
+            f"The {whom} at {_shown(to)} cannot be reached: {_shown(str(error) or type(error).__name__)}.",
+            "Is it the address on the screen?",
+        ) from error
+
+
+def _post(data: bytes, to: str, code: str, path: str) -> tuple[int, str]:
     where = urlsplit(to if "://" in to else f"http://{to}")
     kinds = {"http": HTTPConnection, "https": HTTPSConnection}
     if where.scheme not in kinds or not where.hostname:
         raise ValueError("it is no address such as 192.0.2.7:8890")
     connection = kinds[where.scheme](where.hostname, where.port, timeout=WAIT_S)
-    try:
-        headers = {"X-Code": code, "Content-Type": "application/json"}
-        connection.request("POST", where.path.rstrip("/") + path, data, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read(_ANSWER_BYTES).decode(errors="replace")
-    finally:
-        connection.close()
+    with contextlib.closing(connection):
+        connection.connect()
+        # The socket's own limit is for each piece: a server that drips has one by one.
+        over = threading.Timer(WAIT_S, _hang_up, (connection.sock,))
+        over.start()
+        end = time.monotonic() + WAIT_S
+        try:
+            headers = {"X-Code": code, "Content-Type": "application/json"}
+            connection.request("POST", where.path.rstrip("/") + path, data, headers)
+            answer = connection.getresponse()
+            said = answer.read(_ANSWER_BYTES).decode(errors="replace")
+            if time.monotonic() > end:
+                raise TimeoutError("it does not come to an end of its answer")
+            return answer.status, said
+        finally:
+            over.cancel()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from http.client import HTTPException
 from typing import Any
 
 from ..core import jsontext
@@ -59,12 +58,6 @@ class Wall(Receiver):
 def tell(to: str, code: str, player: str, entry: dict[str, Any]) -> None:
     """Tell the wall how far a player is, by what the ledger keeps.  Raises SchedLabError when refused."""
     told = json.dumps({"player": player, "steps": [key for key in STEPS if key in entry]})
-    try:
-        status, _ = post(told.encode(), to, code, Wall.path)
-    except (OSError, ValueError, HTTPException) as error:
-        raise SchedLabError(
-            f"The wall at {to} cannot be reached: {error or type(error).__name__}.",
-            "Is it the address on the screen? The incident goes on without it.",
-        ) from error
+    status, _ = post(told.encode(), to, code, Wall.path, "wall")
     if status != 201:
         raise SchedLabError(f"The wall refused it ({status}).", "Is it the code on the screen?")

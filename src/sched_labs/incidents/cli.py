@@ -144,7 +144,7 @@ def _tell(options: argparse.Namespace, room: dict[str, str] | None, entry: dict[
         try:
             options.tell(room["to"], room["code"], room["player"], entry)
         except SchedLabError as error:
-            print(error, file=sys.stderr)
+            print(f"{error} The incident goes on without it.", file=sys.stderr)
 
 
 def _redraw() -> None:

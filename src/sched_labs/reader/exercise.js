@@ -10,10 +10,10 @@ const element = (tag, properties = {}, ...children) => {
   return made;
 };
 
-// 1,500 and 1500 are the same, and so are 2.5 and 2,5.
+// 1,500 and 1500 are the same, and so are 2.5 and 2,5, and the two signs for minus.
 const parsed = (text) => {
-  const plain = text.trim().replace(/,(?=\d{3}(\D|$))/g, "").replace(",", ".");
-  return /^\d*\.?\d+$|^\d+\.$/.test(plain) ? Number(plain) : NaN;
+  const plain = text.trim().replace("\u2212", "-").replace(/,(?=\d{3}(\D|$))/g, "").replace(",", ".");
+  return /^-?\d*\.?\d+$|^-?\d+\.$/.test(plain) ? Number(plain) : NaN;
 };
 
 let count = 0;

@@ -10,13 +10,25 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..core.errors import ResultError
+
 _PREFIX = "sched-labs-scratch-"
 
 
 @contextlib.contextmanager
 def folder() -> Iterator[tuple[Path, int]]:
-    """The folder, and the handle by which it is held: whoever else works in it has to inherit that."""
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+    """The folder, and the handle by which it is held: whoever else works in it has to inherit that.
+
+    Raises ResultError where none can be made.
+    """
+    try:
+        made = tempfile.TemporaryDirectory(prefix=_PREFIX)
+    except OSError as error:
+        raise ResultError(
+            f"No folder can be made for what is passing: {error.strerror}.",
+            "Make room in /tmp, or name another folder in TMPDIR.",
+        ) from error
+    with made as name:
         handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with contextlib.suppress(OSError):  # a file system without locks, where `abandoned` finds nothing

@@ -6,6 +6,7 @@ nothing but the source and the compiler.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ INCLUDE = Path(__file__).with_name("include")
 EXAMPLES = Path(__file__).with_name("examples")
 KERNELS_OWN = EXAMPLES / "kernels_own.bpf.c"
 MOST_BYTES = 64 * 1024
+_MOST_KIB = 2 << 20  # of memory for clang: a page of macros can ask for all there is
 HOW_TO_INSTALL = (
     "Run scripts/provision.sh --schedulers.  Until then the chapter works, with its recorded runs: "
     "scheduler.recorded('fifo'), scheduler.recorded_bout()."
@@ -34,8 +36,9 @@ def source(path: str | Path) -> str:
     """The text of a scheduler's file.  SchedulerError where it cannot be one."""
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        # A pipe among a class's files is not waited for.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            content = file.read(MOST_BYTES + 1) or b""
     except OSError as error:
         raise SchedulerError(
             f"{path} cannot be read: {error.strerror}.", "`sched-labs scheduler new NAME` lays one out."
@@ -70,8 +73,10 @@ def compiled(path: str | Path) -> bytes:
         (here / _NAME).write_text(text)
         try:
             done = subprocess.run(
-                [clang, *_FLAGS, "-c", _NAME, "-o", "scheduler.o"],
-                cwd=here, capture_output=True, text=True, errors="replace", timeout=60,
+                ["sh", "-c", f'ulimit -v {_MOST_KIB}; exec "$@"', "sh",
+                 clang, *_FLAGS, "-c", _NAME, "-o", "scheduler.o"],
+                cwd=here, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                timeout=60,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise SchedulerError(f"clang did not come to an end of {name} in a minute.") from None
@@ -91,6 +96,8 @@ def _complaint(said: str, name: str) -> str:
     division = re.search(r"line (\d+): Unsupport signed div", said)
     if division:
         return f"{name}:{division[1]}: BPF has no signed division; divide a u64 or u32 by an unsigned number."
+    if "out of memory" in said:
+        return f"clang needs more than {_MOST_KIB >> 20} GiB of memory for {name}."
     lines = [line for line in said.splitlines() if not line.startswith("In file included")]
     if not any("error:" in line for line in lines):
         return f"clang fails on {name}: {lines[0] if lines else 'it says nothing'}"
