@@ -8,8 +8,6 @@ And it ended in one of three ways: a whole result; one that says what it lacks; 
 Only what no program can catch, SIGKILL and SIGQUIT, may end it in a fourth way, without a word.
 After every tenth case, and after each that went wrong, the same experiment runs once more without a fault,
 and has to end with a whole result.
-What befalls a whole machine (a CPU that goes, the clock set, a control group of v2) is tried in a guest:
-`machine.py` beside this file.
 """
 
 from __future__ import annotations
