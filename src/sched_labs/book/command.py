@@ -52,8 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @contextlib.contextmanager
 def _alone(book: Checkout, terminal: Terminal) -> Iterator[None]:
     """Be the only one who makes this book: two would write over each other's chapters and pages."""
-    book.build.mkdir(parents=True, exist_ok=True)
-    handle = os.open(book.build / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        book.build.mkdir(parents=True, exist_ok=True)
+        handle = os.open(book.build / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SchedLabError(
+            f"Cannot write {book.build}: {error.strerror}.", "Make the book in a checkout of your own."
+        ) from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
