@@ -15,7 +15,7 @@ import pytest
 
 from sched_labs import cli
 from sched_labs.core.errors import ParameterError
-from sched_labs.fleet import compare, drift, report, store, strips, tables
+from sched_labs.fleet import compare, drift, recorded, report, store, strips, tables
 
 SLOW = (3, 200, 333, 500, 991, 999)
 
@@ -158,6 +158,28 @@ def test_the_report_escapes_what_machines_say_and_lists_who_is_missing(tmp_path:
     assert "<script" not in page and "<img" not in page and "<b>" not in page
     assert "feedfeed, made.up0: busy" in page and "bad.row.json" in page
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
+
+
+def test_the_recorded_guests_are_as_the_page_says() -> None:
+    fleet = recorded.guests()
+    found = compare.compare(fleet)
+    assert len(fleet.machines) == 14 and found.odd.empty
+    assert {one.traits for one in found.commons} == {("kernel code preempted no",)}
+    kind = str(fleet.numbers["kind"].iloc[0])
+    figure = strips.of_kind(fleet, found, kind, recorded.BY)
+    assert figure and "virtual ns" in figure.svg() and " µs" not in figure.svg()
+
+
+def test_times_of_another_clock_are_not_compared() -> None:
+    made = fleets.rows(40, 1, numbers=2)
+    for machine, _, found in made:
+        if int(machine, 16) % 2:
+            found["timing"] = "deterministic"
+            found["facts"]["hypervisor"] = "QEMU"
+            found["numbers"] = [[*head, 1000 * value, None, None] for *head, value, _, _ in found["numbers"]]
+    fleet = fleet_of(made)
+    assert set(fleet.numbers["kind"]) == {"made.up0", "made.up0, virtual time"}
+    assert compare.compare(fleet).commons == []
 
 
 def test_a_trait_that_nobody_has_and_a_folder_of_something_else_are_refused(tmp_path: Path) -> None:

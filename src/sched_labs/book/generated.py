@@ -379,6 +379,23 @@ def _incidents(made_from: Material) -> str:
     return _table(("incident", "causes that it may have", "its name in commands"), rows)
 
 
+def _fleet(made_from: Material) -> str:
+    """What a recorded fleet has in common, as the report of a fleet says and draws it."""
+    from ..fleet import compare, recorded, report, strips
+
+    fleet = recorded.guests()
+    compared = compare.compare(fleet)
+    found = [f"> {report.sentence(one)}" for one in compared.commons] or [
+        f"> {report.answer(fleet, compared)}"
+    ]
+    kind = str(fleet.numbers["kind"].iloc[0])
+    figure = strips.of_kind(fleet, compared, kind, recorded.BY)
+    if figure is not None:
+        figure.provenance = recorded.PROVENANCE
+        found.append(figure._repr_html_())
+    return "\n\n".join(found)
+
+
 _WRITERS: dict[str, Callable[[Material], str]] = {
     "chapters": _chapters,
     "execution": _execution,
@@ -392,4 +409,5 @@ _WRITERS: dict[str, Callable[[Material], str]] = {
     "predictions": _predictions,
     "agreement": _agreement,
     "effects": _effects,
+    "fleet": _fleet,
 }

@@ -13,7 +13,6 @@ from .. import claims
 from ..core.errors import ResultError
 from ..core.render import render
 from ..core.store import at_home, write_bytes, write_text
-from ..core.tables import cell, heading
 from ..core.words import number_text
 from . import drift, strips
 from .compare import LEVEL, Common, Compared, compare
@@ -82,7 +81,8 @@ def sentence(one: Common) -> str:
     else:
         times = f"{number_text(one.ratio, 3)} times the rest's" if one.ratio else "apart from the rest"
         quantity = f"{one.kind}, {one.name}"
-        where = f"{quantity} is {times}; {one.odd} of them are odd there, and {one.others} of the rest"
+        alone = f"{one.odd} of them and {one.others} of the rest are odd there by themselves"
+        where = f"{quantity} is {times}; {alone}"
     chance = f"at most {one.p:.2g}" if one.p < LEVEL / 10 else f"{one.p:.2g}"
     return (
         f"{_counted(one.machines, 'machine')} with {', '.join(one.traits[:4])}: {where}. "
@@ -143,13 +143,13 @@ def _odd(fleet: Fleet, compared: Compared) -> Iterator[dict[str, str]]:
     for machine in counts.index[:MOST_ODD]:
         first = odd[odd["machine"] == machine].iloc[0]
         key = (first["kind"], first["name"], first["column"])
-        unit = heading(str(first["column"]))[1]
+        kind, column = str(first["kind"]), str(first["column"])
         yield {
             "machine": str(machine)[:8],
             "count": str(counts[machine]),
             "number": f"{first['kind']}: {first['name']}",
-            "value": cell(float(newest[(machine, *key)]), unit),
-            "median": cell(float(middles[key]), unit),
+            "value": strips.value_text(kind, column, float(newest[(machine, *key)])),
+            "median": strips.value_text(kind, column, float(middles[key])),
         }
 
 
@@ -165,12 +165,14 @@ def _claims(fleet: Fleet) -> Iterator[dict[str, Any]]:
 
 def _changes(fleet: Fleet) -> Iterator[dict[str, str]]:
     for row in drift.changes(fleet).head(MOST_CHANGES).to_dict("records"):
-        unit = heading(str(row["column"]))[1]
+        sides = [
+            strips.value_text(str(row["kind"]), str(row["column"]), row[one]) for one in ("before", "after")
+        ]
         yield {
             "machine": str(row["machine"])[:8],
             "number": f"{row['kind']}: {row['name']}",
             "what": f"step on {row['since']:%Y-%m-%d %H:%M}" if row["what"] == "step" else "drift",
-            "sides": f"{cell(row['before'], unit)} → {cell(row['after'], unit)}",
+            "sides": " → ".join(sides),
             "facts": row["facts"],
         }
 

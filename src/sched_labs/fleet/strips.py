@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..core.errors import ParameterError
 from ..core.tables import cell, heading
-from ..core.words import number_text
+from ..core.words import count_text, number_text
 from ..draw import style
 from ..draw.base import Figure, canvas
 from .compare import ODD, Compared
@@ -84,7 +84,7 @@ def of_kind(fleet: Fleet, compared: Compared, kind: str, by: str | None = None) 
     rows: list[tuple[str, list[float], list[float]]] = []
     for name, column in order.index:
         own = table[(table["name"] == name) & (table["column"] == column)]
-        middle = cell(float(own["value"].median()), heading(column)[1])
+        middle = value_text(kind, column, float(own["value"].median()))
         parts: list[tuple[str, pd.DataFrame]] = [(f"{_short(name)}\n{middle}", own)]
         if groups is not None:
             largest = groups[own.index].value_counts().index[:MOST_GROUPS]
@@ -108,11 +108,19 @@ def of_kind(fleet: Fleet, compared: Compared, kind: str, by: str | None = None) 
     )  # fmt: skip
 
 
+def value_text(kind: str, column: str, value: float) -> str:
+    """A number in its unit, which its column's name has; virtual time is no machine's."""
+    unit = heading(column)[1]
+    if unit == "ns" and kind.endswith("virtual time"):
+        return f"{count_text(value)} virtual ns"
+    return cell(value, unit)
+
+
 def _odd_text(compared: Compared, kind: str) -> str:
     odd = compared.odd
     count = odd.loc[odd["kind"] == kind, "machine"].nunique()
     if not count:
-        return "No machine is far from the others beyond its own interval."
+        return f"None is more than {ODD:.0f} of the fleet's standard deviations away by itself."
     return (
         f"Lit: {_counted(count, 'machine')} more than {ODD:.0f} of the fleet's standard deviations away, "
         "beyond the machine's own interval."

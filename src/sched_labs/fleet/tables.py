@@ -80,13 +80,14 @@ def of(
     for machine, when, found in rows:
         facts.setdefault((machine, when), traits(found["facts"]))
         count = len(found["numbers"])
-        for key, same in (("machine", machine), ("kind", found["kind"]), ("round", when)):
+        kind = _kind(found)
+        for key, same in (("machine", machine), ("kind", kind), ("round", when)):
             columns[key] += [same] * count
         for key, values in zip(
             ("name", "column", "value", "low", "high"), zip(*found["numbers"], strict=True), strict=False
         ):
             columns[key] += values
-        for key, same in (("machine", machine), ("kind", found["kind"]), ("round", when)):
+        for key, same in (("machine", machine), ("kind", kind), ("round", when)):
             claims[key] += [same] * len(found["claims"])
         claims["id"] += found["claims"]
         claims["outcome"] += found["claims"].values()
@@ -109,6 +110,12 @@ def of(
     )
 
 
+def _kind(found: dict[str, Any]) -> str:
+    """The kind, with the clock where that is no machine's own: such times are compared with their like."""
+    clock = {"vm-emulated": ", emulated", "deterministic": ", virtual time"}.get(found["timing"], "")
+    return f"{found['kind']}{clock}"
+
+
 def traits(facts: dict[str, Any]) -> dict[str, str]:
     """What a machine may have in common with others, in words: its facts, and its kernel's series."""
     found = {}
@@ -126,4 +133,8 @@ def traits(facts: dict[str, Any]) -> dict[str, str]:
             found[key] = str(value)
     if release := found.get("kernel"):
         found["kernel series"] = ".".join(release.split(".")[:2])
+    if preemption := found.get("preemption"):
+        # none and voluntary: kernel code gives the CPU up where it says so, and nowhere else.
+        gives = preemption.partition(" ")[0] in ("none", "voluntary")
+        found["kernel code preempted"] = "no" if gives else "yes"
     return found
