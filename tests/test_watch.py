@@ -562,6 +562,12 @@ def test_a_small_wait_is_no_finding() -> None:
     assert [one.name for one in found(window(), waits(same_program=20.0))] == ["nothing"]
 
 
+def test_a_light_pool_that_is_woken_at_once_is_no_crowd_and_a_rival_as_small_is_one() -> None:
+    pool = [thread(tid=tid, running_ms_per_s=3.0, waiting_ms_per_s=2.0) for tid in range(6)]
+    assert [one.name for one in found(window(pool), waits(same_program=12.0))] == ["nothing"]
+    assert found(window(pool, rivals=[rival()]), waits(other_task=12.0))[0].name == "rival"
+
+
 def test_the_price_is_the_switch_and_the_caches_with_an_interval() -> None:
     direct, warmup = sched_labs.recorded("context_switch.matrix"), sched_labs.recorded("warmup.sweep")
     seen = window([thread(voluntary_per_s=90_000.0, involuntary_per_s=10_000.0, waiting_ms_per_s=1.0)])

@@ -14,6 +14,9 @@ from .base import PAGES, Finding, how, names, share_of
 
 IDLE_ELSEWHERE = 0.3  # of the time of CPUs that it may not use: from here on a mask makes it wait for a rival
 YIELDS_PER_S = 1000.0
+TOGETHER_MS = (
+    20.0  # of every second: whatever wakes several threads at once has them wait for each other so long
+)
 
 
 def yields(seen: Seen, causes: Causes) -> Iterator[Finding]:
@@ -90,6 +93,8 @@ def own_threads(seen: Seen, causes: Causes) -> Iterator[Finding]:
     if len(_outside(seen)) or _yields_often(seen):
         return  # told of already
     lost = causes.long.get("same_program", 0.0)
+    if lost < TOGETHER_MS:
+        return
     rows = seen.threads
     want = rows["running_ms_per_s"] + rows["waiting_ms_per_s"]
     busy, most = int((want > 100).sum()), len(seen.allowed)
