@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import fleet
 import numpy as np
 import switching
 from table import Line, NotMeasurable, keep, ratio_interval, show
@@ -385,7 +386,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 *first_histogram(cpu),
             ]
             around = surroundings.since()
-            lines += [*import_times(), *doctor_time()]
+            lines += [*import_times(), *doctor_time(), *fleet.lines()]
         lines += switching.lines(cpu)
     except SchedLabError as error:
         print(error, file=sys.stderr)

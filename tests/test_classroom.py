@@ -75,6 +75,16 @@ def test_a_card_holds_numbers_and_verdicts_and_no_name(measured: Path) -> None:
     assert len(said) < card.LARGEST_BYTES
 
 
+def test_the_board_says_what_the_odd_ones_of_a_room_have_in_common() -> None:
+    room = {f"card-{number}": made_up(number % 9) for number in range(30)}
+    for number in (3, 8, 13, 21, 27):
+        slow = made_up(number % 9, hypervisor="VirtualBox")
+        slow["results"][0]["numbers_ns"] = {"pipe switch, same cpu": 3000.0 + number}
+        room[f"card-{number}"] = slow
+    assert "5 machines with hypervisor VirtualBox" in board.page(room, {})
+    assert "No trait stands out" in board.page(dict(list(room.items())[:3]), {})
+
+
 def test_without_a_measurement_there_is_nothing_to_share(data: Path) -> None:
     with pytest.raises(ResultError, match="nothing to share"):
         card.make()

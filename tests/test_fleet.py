@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -238,6 +240,32 @@ def test_where_nobody_has_what_it_needs_the_reason_is_said(fast: None, tmp_path:
     with pytest.raises(SchedLabError, match="one CPU") as caught:
         run(FakeCluster({"a": "aa"}, lambda _: lacking), tmp_path)
     assert caught.value.lacking
+
+
+def test_a_watch_of_a_group_is_kept_as_any_result_is(fast: None, tmp_path: Path) -> None:
+    result = recorded("own_program.watch")
+    assert result
+    said = {"row": row.make(result, row.plain(result.machine)), "result": result.to_json()}
+    found = engine.watch("/a.slice", FakeCluster({"a": "aa"}, lambda _: said), tmp_path)  # type: ignore[arg-type]
+    assert found.rows() == {"aa"} and found.folder.parent.name == "own_program.watch"
+
+
+def test_again_and_again_is_a_round_each_time(
+    fast: None, tmp_path: Path, answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            raise KeyboardInterrupt
+
+    fake = FakeCluster({"a": "aa"}, lambda _: answer)
+    fake.dashboard = ""  # type: ignore[attr-defined]
+    monkeypatch.setattr(clusters, "connect", lambda *_: contextlib.nullcontext(fake))
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert cli.main(["fleet", "run", KIND, "--every", "1h", "-o", str(tmp_path)]) == 130
+    assert len(store.rounds(tmp_path, KIND)) == 3 and all(3500 < one <= 3600 for one in slept)
 
 
 def test_a_cluster_without_workers_is_told(fast: None, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import pandas as pd
 
 from .. import claims
 from ..core.errors import ParameterError, SchedLabError
-from ..draw import axes, style
-from ..draw.base import Figure, canvas, each
+from ..draw import axes
+from ..draw.base import Figure, each
+from ..fleet import compare, report, tables
+from ..fleet import strips as of_fleet
 from . import card
 
 MOST_CARDS = 500
@@ -78,6 +81,29 @@ def frame(cards: dict[str, dict[str, Any]], mine: str | None = None) -> pd.DataF
     return pd.DataFrame(rows, columns=["card", "kind", "number", "value_ns", "mine"])
 
 
+def in_common(cards: dict[str, dict[str, Any]]) -> str:
+    """What the odd ones of the room have in common, as the report of a fleet says it."""
+    rows = [
+        (
+            name,
+            datetime(2026, 1, 1, tzinfo=UTC),  # a card is one round
+            {
+                "kind": entry["kind"],
+                "timing": "native",
+                "facts": one["machine"],
+                "numbers": [
+                    [key, "value_ns", float(ns), None, None] for key, ns in entry["numbers_ns"].items()
+                ],
+                "claims": entry["claims"],
+            },
+        )
+        for name, one in cards.items()
+        for entry in one["results"]
+    ]
+    fleet = tables.of(rows, [], {})
+    return report.answer(fleet, compare.compare(fleet))
+
+
 def strips(cards: dict[str, dict[str, Any]], mine: str | None = None) -> Figure:
     """A strip for each number: a dot for each machine of the room, one's own lit.
 
@@ -86,21 +112,11 @@ def strips(cards: dict[str, dict[str, Any]], mine: str | None = None) -> Figure:
     table = frame(cards, mine)
     if table.empty:
         raise ParameterError("No card has a number to draw.", "Run context_switch.matrix, then share again.")
-    names = list(dict.fromkeys(table.number))
-    with style.drawing():
-        drawing = canvas(70 + 58 * len(names))
-        ax = drawing.subplots()
-        for place, number in enumerate(names):
-            own = table[table.number == number]
-            others = own[~own.mine].sort_values("value_ns")
-            # Machines that measured about the same stand above each other.
-            heights = [place + 0.09 * ((turn % 5) - 2) for turn in range(len(others))]
-            ax.scatter(others.value_ns, heights, s=40, color=style.colour("recorded"), zorder=2)
-            lit = own[own.mine]
-            ax.scatter(lit.value_ns, [place] * len(lit), s=130, color=style.colour("direct"), zorder=3)
-        ax.set_yticks(range(len(names)), names)
-        ax.set_ylim(len(names) - 0.5, -0.5)
-        axes.log_time(ax, "x", float(table.value_ns.min()) / 1.5, float(table.value_ns.max()) * 1.5)
+    rows = [
+        (str(number), list(own.loc[~own.mine, "value_ns"]), list(own.loc[own.mine, "value_ns"]))
+        for number, own in table.groupby("number", sort=False)
+    ]
+    drawing = of_fleet.draw(rows, lambda ax, low, high: axes.log_time(ax, "x", low / 1.5, high * 1.5))
     spread = [
         f"{number}: {axes.range_text(float(values.min()), float(values.max()))}"
         for number, values in table.groupby("number", sort=False).value_ns
@@ -183,6 +199,8 @@ th, td {{ text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px sol
 </style></head><body><main>
 <h1>The class: {counted(cards)}</h1>
 {drawn}
+<h2>What the odd ones have in common</h2>
+<p>{escape(in_common(cards))}</p>
 <h2>What people say, machine by machine</h2>
 <div class="wide" tabindex="0" role="region" aria-label="claims"><table><thead><tr><th scope="col">Claim</th>
 <th scope="col">holds</th><th scope="col">does not</th><th scope="col">cannot tell</th>

@@ -120,8 +120,8 @@ def _watch(options: argparse.Namespace) -> None:
 
 
 def _summed(kind: str, one: Any) -> None:
-    missing = one.missing()
-    print(f"{kind}: {len(one.rows())} machines, {len(missing)} missing, in {one.folder}")
+    missing, count = one.missing(), len(one.rows())
+    print(f"{kind}: {count} machine{'' if count == 1 else 's'}, {len(missing)} missing, in {one.folder}")
     for machine, (why, reason) in missing.items():
         print(f"  {machine[:8]}  {why}: {reason}")
 
