@@ -148,6 +148,28 @@ def pair(name: str, percent: float, half: float = 0.2, watchdog: float = 1e5) ->
     ]
 
 
+def weighed(task_groups: int = 2, pair_percent: float = 99, **shares: float) -> list[dict[str, Any]]:
+    """Rows of `weights.pairs`: arrangement=share of the second hog in %, with intervals of +- one point."""
+    due = {"sessions_autogroup": 9.7, "groups_weight": 20.0}
+    names = {
+        "alike": "alike", "one": "one session", "sessions": "two sessions", "groups": "two groups",
+        "sessions_autogroup": "two sessions, autogroup", "sessions_spread": "two sessions, spread",
+        "groups_weight": "two groups, weight",
+    }  # fmt: skip
+    return [
+        {
+            "arrangement": names[name],
+            "task_groups": task_groups,
+            "second_percent": share,
+            "second_lo_percent": share - 1,
+            "second_hi_percent": share + 1,
+            "by_groups_percent": due.get(name, 50.0),
+            "pair_percent": pair_percent,
+        }
+        for name, share in shares.items()
+    ]
+
+
 def edge(granted: float, refused: str | None = "EBUSY", limit: float = 95) -> list[dict[str, Any]]:
     return [{"granted_percent": granted, "step_percent": 2.5, "refused_by": refused, "limit_percent": limit}]
 
@@ -248,6 +270,25 @@ def clients(closed: float, open_: float, spread: float = 0.01, **more: float) ->
 
 
 CASES: list[Case] = [
+    ("nice-terminal", HOLDS, weighed(1, one=10, sessions=10), "in a session of its own it had 10.0 %"),
+    ("nice-terminal", FAILS, weighed(one=10, sessions=50), "in a session of its own it had 50.0 %"),
+    ("nice-terminal", UNKNOWN, weighed(one=10, sessions=25), "25.0 %"),
+    ("nice-terminal", UNKNOWN, weighed(one=30, sessions=50), "Even in one session"),
+    ("nice-terminal", UNKNOWN, weighed(one=10, sessions=50, pair_percent=30), "Other programs had 70 %"),
+    ("nice-container", HOLDS, weighed(one=10, groups=10), "in a control group of its own it had 10.0 %"),
+    ("nice-container", FAILS, weighed(one=10, groups=50), "in a control group of its own it had 50.0 %"),
+    ("nice-container", UNKNOWN, weighed(one=10), "did not measure"),
+    ("autogroup-nice", HOLDS, weighed(sessions=50, sessions_autogroup=10), "for its session the second hog"),
+    ("autogroup-nice", FAILS, weighed(sessions=50, sessions_autogroup=50), "for its session the second hog"),
+    ("autogroup-nice", UNKNOWN, weighed(1, sessions=10, sessions_autogroup=50), "no task groups"),
+    ("autogroup-nice", UNKNOWN, weighed(sessions=50, sessions_autogroup=25), "25.0 %"),
+    ("cgroup-weights", HOLDS, weighed(groups=50, groups_weight=20), "had 20.0 % (interval 19.0 to 21.0)"),
+    ("cgroup-weights", FAILS, weighed(groups=50, groups_weight=50), "had 50.0 %"),
+    ("cgroup-weights", UNKNOWN, weighed(groups=50, groups_weight=23), "spans a limit"),
+    ("weight-per-cpu", HOLDS, weighed(alike=50, sessions_spread=50), "on another CPU had 50.0 %"),
+    ("weight-per-cpu", FAILS, weighed(alike=50, sessions_spread=33), "on another CPU had 33.0 %"),
+    ("weight-per-cpu", UNKNOWN, weighed(alike=50, sessions_spread=42), "42.0 %"),
+    ("weight-per-cpu", UNKNOWN, weighed(1, alike=50, sessions_spread=50), "no task groups"),
     ("002-021", HOLDS, crowd(wakeups_per_slice=0.99), "99.0% of the turns"),
     ("002-021", FAILS, crowd(wakeups_per_slice=0.004), "0.4% of the turns"),
     ("002-021", UNKNOWN, crowd(wakeups_per_slice=0.4), "40.0%"),

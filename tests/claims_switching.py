@@ -231,6 +231,58 @@ def timer(by: str, bursts: float = 1.0, cpu: float = 5000, half: float = 0.1) ->
 
 
 LARGE = batch(1000, 0.001, 10_000)
+
+
+def dealt(way: str, busiest: float = 50, p99_ms: float = 1, empty: float = 0, switches: float = 1.0) -> Row:
+    """One row of `dispatch.ways`, with intervals of a tenth around each number."""
+    row: Row = {"way": way, "workers": 4, "busiest_percent": busiest}
+    for stem, value in (
+        ("busiest{}_percent", busiest),
+        ("p99{}_ns", 1e6 * p99_ms),
+        ("empty{}_per_request", empty),
+        ("switches{}_per_request", switches),
+    ):
+        for part, number in zip(("", "_lo", "_hi"), around(value, 0.1), strict=True):
+            row[stem.format(part)] = number
+    return row
+
+
+DEALT_CASES = [
+    (
+        "exclusive-even",
+        HOLDS,
+        [dealt("exclusive", 27), dealt("reuseport")],
+        "the busiest of 4 workers had 27 %",
+    ),
+    (
+        "exclusive-even",
+        FAILS,
+        [dealt("exclusive", 60), dealt("reuseport")],
+        "the busiest of 4 workers had 60 %",
+    ),
+    ("exclusive-even", UNKNOWN, [dealt("exclusive", 37), dealt("reuseport")], "had 37 %"),
+    ("exclusive-even", UNKNOWN, [dealt("exclusive") | {"workers": 1}, dealt("reuseport")], "one worker only"),
+    (
+        "reuseport-even",
+        HOLDS,
+        [dealt("exclusive"), dealt("reuseport", 27)],
+        "the busiest of 4 workers had 27 %",
+    ),
+    (
+        "reuseport-even",
+        FAILS,
+        [dealt("exclusive"), dealt("reuseport", 60)],
+        "the busiest of 4 workers had 60 %",
+    ),
+    ("reuseport-even", UNKNOWN, [dealt("reuseport", 27)], "did not measure"),
+    ("even-quick", HOLDS, [dealt("reuseport", p99_ms=1), dealt("exclusive", p99_ms=5)], "took 1 ms or more"),
+    ("even-quick", FAILS, [dealt("reuseport", p99_ms=5), dealt("exclusive", p99_ms=1)], "took 5 ms or more"),
+    ("even-quick", UNKNOWN, [dealt("reuseport"), dealt("exclusive")], "The intervals allow either"),
+    ("shared-one", HOLDS, [dealt("shared"), dealt("reuseport")], "1 switches of its workers"),
+    ("shared-one", FAILS, [dealt("shared", switches=3), dealt("reuseport")], "3 switches of its workers"),
+    ("shared-one", UNKNOWN, [dealt("shared", switches=1.5), dealt("reuseport")], "1.5 switches"),
+    ("shared-one", UNKNOWN, [dealt("shared") | {"workers": 1}, dealt("reuseport")], "one worker only"),
+]
 WAKING_CASES: list[Case] = [
     ("000-092", HOLDS, [batch(1, 1), batch(1000, 0.001)], "1,000 times fewer (interval 818 to 1,222)"),
     ("000-092", FAILS, [batch(1, 1), batch(1000, 0.01)], "100 times fewer"),
@@ -305,4 +357,12 @@ CONNECTION_CASES: list[Case] = [
     ("loop", UNKNOWN, [BUSY, server("threads", 2)], "no point both ways"),
 ]  # fmt: skip
 
-CASES = [*LOCK_CASES, *PROCESS_CASES, *HOP_CASES, *THREAD_CASES, *WAKING_CASES, *CONNECTION_CASES]
+CASES = [
+    *LOCK_CASES,
+    *PROCESS_CASES,
+    *HOP_CASES,
+    *THREAD_CASES,
+    *WAKING_CASES,
+    *DEALT_CASES,
+    *CONNECTION_CASES,
+]

@@ -231,6 +231,8 @@ SWAPPED = {
     "pool.pinned": ("placement", ["pinned", "free"]),
     "ipc.causes": ("condition", ["streamer", "busy"]),
     "wakeplace.sweep": ("condition", ["idle CPUs", "bound to the waker"]),
+    "dispatch.ways": ("way", ["exclusive", "reuseport"]),
+    "weights.pairs": ("arrangement", ["one session", "two sessions"]),
 }
 
 
@@ -300,6 +302,8 @@ def _contrary_besides(kind: str, run: Result) -> None:
     elif kind == "pool.pinned":
         _times(run, "placement == 'pinned'", p50_ns=0.5)
         run.data["moves"] = run.data["moves"] * 0
+    elif kind == "dispatch.ways":  # nobody stands behind a slow request
+        _times(run, "way == 'reuseport'", late_ns=0.01)
     elif kind == "context_switch.matrix":
         run.data = _with_poll(run.data, 50)
 
@@ -383,6 +387,10 @@ def large_machine(kind: str, given: dict[str, Any]) -> Result:
         _times(run, "threads == 2 and every > 0 and buffer_bytes == buffer_bytes.max()", cpu_ns=3)
     if kind == "fpu.state":  # a wide state, and no noise
         _times(run, "registers == 'avx512' and condition == 'exchange'", elapsed_ns=2)
+    if kind == "weights.pairs":  # a group weighs as much on each CPU, as on Linux 7.3
+        _times(run, "arrangement == 'two sessions, spread'", second_cpu_ns=2)
+    if kind == "dispatch.ways":  # everybody does
+        _times(run, "way == 'reuseport'", late_ns=50)
     if kind == "tlb.switches":
         run.facts["events"] = ["dTLB-load-misses"]
         run.data["dTLB-load-misses"] = run.data["pages"].astype(float)
@@ -455,6 +463,7 @@ LACKING = {
         *("idle CPUs", "every CPU busy", "bound to an idle CPU", "sibling", "streamer", "busy"),
     ),
     "way": ("packets.", "segments"),
+    "arrangement": ("weights.", "two sessions, spread", "two groups", "two groups, weight"),
 }
 
 

@@ -115,6 +115,10 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"hogs": 0}, "hogs"), ({"wakes": True}, "wakes"), ({"period_us": 1}, "period_us"),
         ({"trials": 0}, "trials"),
     ],
+    "weights.pairs": [
+        ({"arrangements": ["three"]}, "arrangements does not take"), ({"trials": 0}, ""),
+        ({"duration_s": 0.0}, ""),
+    ],
     "policies.hog": [
         ({"real_time_s": 10}, "real_time_s"), ({"trials": 0}, "trials"),
     ],
@@ -204,6 +208,10 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "batching.sweep": [
         ({"batches": []}, ""), ({"batches": [0]}, ""), ({"work_us": 200}, ""), ({"events": 10}, ""),
+    ],
+    "dispatch.ways": [
+        ({"workers": 17}, ""), ({"requests": 1}, ""), ({"trials": 0}, ""), ({"slow_us": -1}, ""),
+        ({"period_us": 1}, ""),
     ],
     "herd.wakeups": [
         ({"threads": 65}, ""), ({"events": 0}, ""),

@@ -340,6 +340,16 @@ def test_every_event_is_taken_once_and_one_for_all_wakes_more(tiny: Callable[[st
     assert table.switches_per_event["shared"] > table.switches_per_event["own"]
 
 
+def test_every_connection_is_served_once_by_one_worker(tiny: Callable[[str], Result]) -> None:
+    run = tiny("dispatch.ways")
+    served = run.data.groupby(["way", "trial", "worker"]).size()
+    did = run.tables["workers"].set_index(["way", "trial", "worker"]).requests
+    assert served.reindex(did.index, fill_value=0).equals(did.astype(served.dtype))
+    assert (did.groupby(["way", "trial"]).sum() == run.parameters["requests"]).all()
+    slow = run.data[run.data.slow]
+    assert (slow.late_ns >= 1000 * run.parameters["slow_us"]).all() and (run.data.late_ns > 0).all()
+
+
 def test_every_event_of_a_timer_is_served(tiny: Callable[[str], Result]) -> None:
     run = tiny("timers.aligned")
     assert (run.data.events == 16 * run.parameters["periods"]).all()

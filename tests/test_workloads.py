@@ -49,6 +49,7 @@ TINY = {
     "threads": ["--threads", "3", "--hold-ms", "1"],
     "batching": ["--events", "20", "--trials", "1"],
     "herd": ["--events", "5", "--trials", "1"],
+    "dispatch": ["--requests", "5", "--trials", "1"],
     "timers": ["--periods", "2", "--trials", "1"],
     "connections": ["--connections", "3", "--duration-ms", "10"],
     "mystery": ["--duration-ms", "30"],
@@ -64,6 +65,7 @@ TINY = {
     "neighbour": ["--duration-ms", "20", "--burst", "3"],
     "waiters": ["--duration-ms", "20"],
     "wakeup": ["--wakes", "5", "--period-us", "500"],
+    "weights": ["--nice", "10", "--duration-ms", "10"],
     "worker": ["--workers", "2", "--duration-ms", "10"],
 }
 LONG = ["--round-trips", "100000000", "--trials", "1"]  # pingpong for much longer than any test
