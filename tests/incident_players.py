@@ -15,6 +15,7 @@ from typing import Any
 WINDOW_S = 6.0  # as long as what the dashboard shows
 _EACH_S = 0.01
 FAULTS_PER_S = 5_000  # far more than a program that keeps its memory has, on any machine
+FORCED_PER_S = 2_000  # switches that nobody asked for: more than the ends of slices on any kernel
 WAITS_MS_PER_S = 250  # of all its threads: less is what programs beside the incident cost
 
 
@@ -42,9 +43,11 @@ def scheduled(pid: int) -> dict[int, tuple[int, int]]:
     return found
 
 
-def voluntary(pid: int, tid: int) -> int:
+def switched(pid: int, tid: int) -> tuple[int, int]:
+    """Switches of a thread: voluntary ones, and others."""
     lines = read(f"/proc/{pid}/task/{tid}/status").splitlines()
-    return next((int(line.split()[1]) for line in lines if line.startswith("voluntary")), 0)
+    found = [int(line.split()[1]) for line in lines if "ctxt_switches" in line]
+    return (found[0], found[1]) if len(found) == 2 else (0, 0)
 
 
 def faults(pid: int) -> int:
@@ -76,7 +79,7 @@ class Seen:
         self.pid = pid = int(self.programs[service]["pid"])
         self.others = {name: int(one["pid"]) for name, one in self.programs.items() if name != service}
         before = {name: scheduled(other) for name, other in {service: pid, **self.others}.items()}
-        switches = {tid: voluntary(pid, tid) for tid in tids(pid)}
+        switches = {tid: switched(pid, tid) for tid in tids(pid)}
         memory, periods, begin = faults(pid), throttled(status["group"]), time.monotonic()
         asleep: defaultdict[tuple[int, str], int] = defaultdict(int)
         stopped = looks = 0
@@ -89,8 +92,11 @@ class Seen:
         length = time.monotonic() - begin
         self.stopped = stopped / looks
         self.asleep = {key: count / looks for key, count in asleep.items()}
-        went = {tid: (voluntary(pid, tid) - count) / length for tid, count in switches.items()}
-        self.switches, self.sleeps = went[pid], sum(went.values())
+        went = {tid: switched(pid, tid) for tid in switches}
+        self.switches = (went[pid][0] - switches[pid][0]) / length
+        self.sleeps, self.forced = (
+            sum(went[tid][kind] - switches[tid][kind] for tid in went) / length for kind in (0, 1)
+        )
         self.faults = (faults(pid) - memory) / length
         self.lacks_cpus = len(os.sched_getaffinity(pid)) < given(status["folder"], service)
         after = throttled(status["group"])
@@ -103,8 +109,9 @@ class Seen:
                 for tid, value in now.items()
             }
 
-        self.loop_ran = more(service, pid, 0).get(pid, 0.0)
-        self.ran, self.waited = sum(more(service, pid, 0).values()), sum(more(service, pid, 1).values())
+        ran = more(service, pid, 0)
+        self.loop_ran, self.busiest = ran.get(pid, 0.0), max(ran.values())
+        self.ran, self.waited = sum(ran.values()), sum(more(service, pid, 1).values())
         self.rivals = {
             name: sum(more(name, other, 0).values())
             for name, other in self.others.items()
@@ -156,17 +163,22 @@ def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
     other = next(
         (one for one in seen.programs.values() if one["pid"] != seen.pid and one["answers_per_s"]), None
     )
-    if where == "outside":
-        in_timer = seen.asleep.get((seen.pid, "timer"), 0.0)
-        in_socket = seen.asleep.get((seen.pid, "socket"), 0.0)
-        in_lock = seen.asleep.get((seen.pid, "lock"), 0.0)
+    in_poll, in_timer, in_socket, in_lock = (
+        seen.asleep.get((seen.pid, name), 0.0) for name in ("poll", "timer", "socket", "lock")
+    )
+    # A loop that is away from its poll is what they wait for: also those that it has as coroutines.
+    if where == "outside" or in_poll < 0.5:
+        if in_lock > 0.3 and seen.ran - seen.loop_ran > WAITS_MS_PER_S:
+            return "gil", 100 * in_lock
         if in_lock > max(in_timer, in_socket, seen.loop_ran / 1000):
             return "lock", seen.threads_in("lock")
         if seen.loop_ran > 1000 * max(in_timer, in_socket):
             return "long-handler", seen.loop_ran
         if in_socket > in_timer and other:
             return "downstream", other["answers_per_s"]
-        if seen.asleep.get((seen.pid, "poll"), 0.0) < 0.02:
+        if seen.threads_in("poll") - in_poll > 2.5:  # besides the one who reads what the program is told
+            return "imbalance", 100 * seen.busiest / seen.ran
+        if in_poll < 0.02:
             return "polling", seen.switches
         return "blocking-call", 100 * in_timer
     sleeps = {name: seen.threads_in(name) for name in ("lock", "socket")}
@@ -180,10 +192,12 @@ def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
 def what_for(status: dict[str, Any], seen: Seen) -> tuple[str, float]:
     """For what the service's threads take the CPU from each other."""
     now, well = (status[when]["programs"]["service"] for when in ("now", "healthy"))
-    if seen.sleeps > 10 * now["answers_per_s"]:
-        return "herd", seen.sleeps
     if now["work_per_s"] > 1.2 * well["work_per_s"]:
         return "own-threads", seen.waited
+    if seen.forced > FORCED_PER_S:
+        return "yield", seen.forced + seen.sleeps
+    if seen.sleeps > 10 * now["answers_per_s"]:
+        return "herd", seen.sleeps
     return "busy-wait", seen.ran
 
 

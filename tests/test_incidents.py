@@ -1,23 +1,42 @@
-"""Incidents without starting any: what is drawn, what is told, how it is judged, what is kept."""
+"""Incidents without starting any: what is drawn, told, judged and kept; and each service alone."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import functools
 import json
+import shutil
+import socket
+import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 from sched_labs import cli
 from sched_labs.book.chapters import checkout
 from sched_labs.classroom import wall
 from sched_labs.core.errors import BusyError, ParameterError, ResultError, SchedLabError
-from sched_labs.incidents import board, cast, causes, desk, evidence, judge, ledger, meter, stage, story
+from sched_labs.incidents import (
+    board,
+    cast,
+    causes,
+    desk,
+    evidence,
+    judge,
+    ledger,
+    meter,
+    program,
+    stage,
+    story,
+)
 from sched_labs.incidents import cli as incident_cli
 from sched_labs.incidents.desk import Running
 
@@ -57,7 +76,7 @@ def running(name: str, cause: str, seed: int = 1) -> Running:
 
 
 def test_there_are_about_twenty_causes_to_choose_from() -> None:
-    assert 18 <= len(causes.CAUSES) <= 24
+    assert 18 <= len(causes.CAUSES) <= 27
     assert all((ROOT / f"{cause.page}.md").is_file() for cause in causes.CAUSES.values())
 
 
@@ -221,6 +240,65 @@ def test_a_quantile_is_the_upper_edge_of_its_bin() -> None:
     assert meter.quantile(bins, 0.5) == 1.28
     assert meter.quantile(bins, 0.999) == 32.77
     assert meter.quantile([0] * meter.BINS, 0.5) is None
+
+
+# ---- programs ----
+
+
+@pytest.fixture(params=["service", "coroutines"])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A service by itself, with three loops or with coroutines."""
+    for name in cast.FOLDERS:
+        (tmp_path / name).mkdir()
+    (tmp_path / "etc" / "adlerd.conf").write_text("workers = 2 # two\nworkers = many\nshoes = 3\n")
+    source = program.path() if request.param == "service" else program.COROUTINES
+    shutil.copy(source, tmp_path / "bin" / "adlerd")
+    with (
+        (tmp_path / "log" / "adlerd.log").open("wb") as log,
+        subprocess.Popen(
+            [*(cast.PYTHON if request.param == "coroutines" else ()), "bin/adlerd"],
+            cwd=tmp_path,
+            stdin=subprocess.PIPE,
+            stderr=log,
+        ) as process,
+    ):
+        assert process.stdin
+        told = f"kind={cast.KINDS['service']} deadline_s=60 workers=1 cpu_us=100 asks=2 loops=3 balance=1"
+        process.stdin.write(f"{told} wait_us=1000\n".encode())
+        process.stdin.flush()
+        yield tmp_path
+        process.stdin.close()
+        assert process.wait(timeout=10) == 0, "it ends with whoever started it"
+
+
+def test_a_service_answers_on_every_connection_and_counts(service: Path) -> None:
+    one = struct.Struct("qII")
+    assert wait_until(lambda: (service / "run" / "adlerd.sock").exists())
+    with contextlib.ExitStack() as lines:
+        answers = []
+        for number in range(6):
+            line = lines.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            line.settimeout(10)
+            assert wait_until(functools.partial(connects, line, service / "run" / "adlerd.sock"))
+            line.send(one.pack(number, number, 0))
+            answers.append(one.unpack(line.recv(one.size)))
+    assert answers == [(number, number, 0) for number in range(6)]
+
+    def counted() -> list[int]:
+        found = meter.counters(service, "adlerd")
+        return [found[key] for key in ("received", "started", "finished", "replied")]
+
+    assert wait_until(lambda: counted() == [6] * 4), counted()
+    log = (service / "log" / "adlerd.log").read_text()
+    assert "workers = many: not taken" in log and "shoes" in log and "= 2" not in log
+
+
+def connects(line: socket.socket, path: Path) -> bool:
+    """Whether somebody listens there by now."""
+    with contextlib.suppress(OSError):
+        line.connect(str(path))
+        return True
+    return False
 
 
 # ---- what is shown and kept ----

@@ -25,17 +25,17 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-enum { MOST_THREADS = 64, MOST_PEERS = 96, MOST_QUEUED = 64, MOST_DUE = 4096, BINS = 96 };
+enum { MOST_THREADS = 256, MOST_PEERS = 96, MOST_QUEUED = 64, MOST_DUE = 4096, BINS = 96 };
 enum { CLIENT, SERVICE, BATCH, SAMPLER };
 
 /* What it may be told.  Those before the mark may stand in the file, too. */
 #define KEYS(X)                                                                                                        \
     X(workers) X(threads) X(offload_slow) X(audit_async) X(copy_snapshot) X(linger_ms) X(poll_ms) X(freeze)            \
-    X(spin) X(wake_all) X(reuse_memory)                                                                                \
+    X(spin) X(wake_all) X(reuse_memory) X(yield) X(loops) X(balance)                                                   \
     X(visible_end)                                                                                                     \
     X(kind) X(deadline_s) X(seed) X(rate_per_s) X(cycle_ms) X(target_us) X(cpu_us) X(wait_us) X(slow_every)            \
     X(slow_cpu_us) X(slow_wait_us) X(ask_every) X(lock_us) X(snapshot_ms) X(snapshot_every_ms) X(period_ms) X(work_us) \
-    X(stop_ms) X(target) X(check_us) X(fresh_us)
+    X(stop_ms) X(target) X(check_us) X(fresh_us) X(connections)
 #define AS_ENUM(name) K_##name,
 #define AS_TEXT(name) #name,
 enum { KEYS(AS_ENUM) KEY_COUNT };
@@ -211,7 +211,35 @@ static int connected(const char *name)
 
 /* ---- a client ---- */
 
-static _Atomic int line_to = -1;
+static _Atomic int lines_to[MOST_PEERS]; /* its connections; 0: none */
+
+static int connections(void)
+{
+    long count = GET(connections);
+    return count < 1 ? 1 : count > MOST_PEERS - 1 ? MOST_PEERS - 1 : (int)count;
+}
+
+/* All of them anew: who was at their ends has gone, with the requests that it had. */
+static void connect_again(void)
+{
+    int old[MOST_PEERS];
+    for (int i = 0; i < connections(); i++) {
+        old[i] = atomic_exchange(&lines_to[i], 0);
+        if (old[i])
+            shutdown(old[i], SHUT_RDWR);
+    }
+    rest_us(20000);
+    for (int i = 0; i < connections(); i++)
+        if (old[i])
+            close(old[i]);
+    stats->flying = 0;
+    for (int i = 0; i < connections(); i++) {
+        int to = connected(peer), room = 1; /* the kernel makes the least of it: a few requests */
+        if (to >= 0 && connections() > 1)
+            setsockopt(to, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+        lines_to[i] = to < 0 ? 0 : to;
+    }
+}
 
 /* Four bins to each doubling of the time: bin 4 * e + q begins at (1 + q / 4) * 2^e µs. */
 static int bin_of(int64_t us)
@@ -222,33 +250,43 @@ static int bin_of(int64_t us)
     return bin < BINS ? bin : BINS - 1;
 }
 
+static void take_answer(struct request answer)
+{
+    int64_t took = lab_now_ns() - answer.due_ns;
+    stats->flying--;
+    if (answer.refused) {
+        stats->refused++;
+        return;
+    }
+    stats->bins[bin_of(took / 1000)]++;
+    stats->answered++;
+    if (took <= GET(target_us) * 1000)
+        stats->in_time++;
+}
+
 static void *be_receiver(void *unused)
 {
     (void)unused;
     for (;;) {
+        struct pollfd from[MOST_PEERS];
         struct request answer;
-        int from = line_to;
-        if (from < 0 || recv(from, &answer, sizeof answer, 0) != sizeof answer) {
-            if (from >= 0)
-                shutdown(from, SHUT_RDWR);
-            line_to = -1;
-            rest_us(20000);
-            if (from >= 0)
-                close(from);
-            stats->flying = 0; /* who had them has gone */
-            line_to = connected(peer);
-            continue;
+        bool whole = true;
+        for (int i = 0; i < connections(); i++) {
+            from[i] = (struct pollfd){.fd = lines_to[i] ? lines_to[i] : -1, .events = POLLIN};
+            whole &= from[i].fd >= 0;
         }
-        int64_t took = lab_now_ns() - answer.due_ns;
-        stats->flying--;
-        if (answer.refused) {
-            stats->refused++;
-            continue;
+        if (whole)
+            poll(from, (nfds_t)connections(), -1);
+        for (int i = 0; whole && i < connections(); i++) {
+            if (!from[i].revents)
+                continue;
+            if (recv(from[i].fd, &answer, sizeof answer, 0) == sizeof answer)
+                take_answer(answer);
+            else
+                whole = false;
         }
-        stats->bins[bin_of(took / 1000)]++;
-        stats->answered++;
-        if (took <= GET(target_us) * 1000)
-            stats->in_time++;
+        if (!whole)
+            connect_again();
     }
     return NULL;
 }
@@ -276,9 +314,9 @@ static void be_client(void)
             struct request one = {begin + due[i], (uint32_t)i, 0};
             lab_sleep_until(one.due_ns);
             stats->due++;
-            int to = line_to;
+            int to = lines_to[i % connections()];
             stats->flying++;
-            if (to < 0 || send(to, &one, sizeof one, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof one) {
+            if (!to || send(to, &one, sizeof one, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof one) {
                 stats->flying--;
                 stats->refused++; /* the line is full, or there is nobody at its end */
             }
@@ -525,6 +563,11 @@ static void *be_worker(void *argument)
             serve(one);
             continue;
         }
+        if (GET(yield)) { /* looks through all that it keeps, finds nothing, and lets another one look */
+            busy(GET(check_us));
+            sched_yield();
+            continue;
+        }
         if (GET(spin))
             continue;
         idle[me] = true;
@@ -550,14 +593,83 @@ static void take_in(struct request request, int from)
     }
 }
 
+/* The lines of those who ask, each of which belongs to one of the loops; 0: none. */
+static _Atomic int lines[MOST_PEERS];
+static _Atomic bool has_loop[MOST_THREADS];
+static int listener;
+
+static int loops(void)
+{
+    long count = GET(loops);
+    return count < 1 ? 1 : (int)count;
+}
+
+static int owner(int line)
+{
+    return GET(balance) ? line % loops() : 0;
+}
+
+static void take_from(int number)
+{
+    struct request request;
+    for (int line = lines[number];;) {
+        ssize_t got = recv(line, &request, sizeof request, MSG_DONTWAIT);
+        if (got == sizeof request) {
+            take_in(request, line);
+        } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+            return;
+        } else {
+            lines[number] = 0;
+            close(line);
+            return;
+        }
+    }
+}
+
+static void take_a_line(void)
+{
+    for (int i = 0; i < MOST_PEERS; i++)
+        if (!lines[i]) {
+            int fresh = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+            lines[i] = fresh < 0 ? 0 : fresh;
+            return;
+        }
+}
+
+/* The first one also takes in who wants to be connected. */
+static void *be_loop(void *argument)
+{
+    long me = (long)argument;
+    while (me < loops()) {
+        struct pollfd ready[MOST_PEERS + 1];
+        int number[MOST_PEERS], count = 0;
+        if (GET(poll_ms))
+            rest_us(GET(poll_ms) * 1000);
+        for (int i = 0; i < MOST_PEERS; i++)
+            if (lines[i] && owner(i) == me) {
+                number[count] = i;
+                ready[count++] = (struct pollfd){.fd = lines[i], .events = POLLIN};
+            }
+        ready[count] = (struct pollfd){.fd = me ? -1 : listener, .events = POLLIN};
+        if (poll(ready, (nfds_t)count + 1, GET(poll_ms) ? 0 : 500) < 0 && errno != EINTR)
+            lab_fail("cannot wait for requests");
+        for (int i = 0; i < count; i++)
+            if (ready[i].revents && lines[number[i]] == ready[i].fd)
+                take_from(number[i]);
+        if (ready[count].revents)
+            take_a_line();
+    }
+    has_loop[me] = false;
+    return NULL;
+}
+
 static void be_service(void)
 {
     struct sockaddr_un address;
     address_of(&address, own_name);
     unlink(address.sun_path);
-    struct pollfd lines[MOST_PEERS] = {{.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), .events = POLLIN}};
-    if (lines[0].fd < 0 || bind(lines[0].fd, (struct sockaddr *)&address, sizeof address) ||
-        listen(lines[0].fd, MOST_PEERS))
+    listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, MOST_PEERS))
         lab_fail("cannot listen");
     stats->loop_tid = lab_tid();
     /* What one before this one had in hand has gone with it. */
@@ -569,31 +681,7 @@ static void be_service(void)
     lab_thread(be_auditor, NULL);
     lab_thread(be_snapshot, NULL);
     lab_thread(be_flusher, NULL);
-    int count = 1;
-    for (;;) {
-        if (GET(poll_ms))
-            rest_us(GET(poll_ms) * 1000);
-        if (poll(lines, (nfds_t)count, GET(poll_ms) ? 0 : 500) < 0 && errno != EINTR)
-            lab_fail("cannot wait for requests");
-        for (int i = count - 1; i > 0; i--) {
-            struct request request;
-            while (lines[i].fd >= 0) {
-                ssize_t got = recv(lines[i].fd, &request, sizeof request, MSG_DONTWAIT);
-                if (got == sizeof request) {
-                    take_in(request, lines[i].fd);
-                } else if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-                    break;
-                } else {
-                    close(lines[i].fd);
-                    lines[i] = lines[--count];
-                    break;
-                }
-            }
-        }
-        int fresh = count < MOST_PEERS && (lines[0].revents & POLLIN) ? accept4(lines[0].fd, NULL, NULL, SOCK_CLOEXEC) : -1;
-        if (fresh >= 0)
-            lines[count++] = (struct pollfd){.fd = fresh, .events = POLLIN};
-    }
+    be_loop((void *)0);
 }
 
 /* ---- work that is due in every period ---- */
@@ -668,6 +756,7 @@ static void settle(void)
         for (long i = GET(workers); i < MOST_THREADS; i++)
             if (has_worker[i])
                 wake(bells[i]);
+        fill(has_loop, loops(), be_loop);
     }
     if (GET(kind) == SERVICE || GET(kind) == BATCH)
         fill(has_job, GET(threads), be_job);
@@ -729,8 +818,9 @@ int main(int argc, char **argv)
         lab_fail("cannot map %s", path);
     close(file);
     steps_each_us = steps_per_us();
-    for (int i = 0; i < MOST_THREADS; i++)
+    for (int i = 0; i < MOST_THREADS && GET(kind) == SERVICE; i++)
         bells[i] = eventfd(0, EFD_CLOEXEC);
+    has_loop[0] = true; /* the main thread itself */
     slow_queue.wake = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
     audit_wake = eventfd(0, EFD_CLOEXEC);
     settle();

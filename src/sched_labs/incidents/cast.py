@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from ..core.errors import WorkloadError
 from ..limits.cgroups import Group
 from ..steer import placement
 from ..workloads.launch import MARKER, owner_mark
+from .program import COROUTINES
 from .program import path as program_path
 from .story import CYCLE_S, SETTINGS, Change, Plan
 
 FOLDERS = ("bin", "etc", "run", "log")
-KINDS = {"client": 0, "service": 1, "batch": 2, "sampler": 3}
+KINDS = {"client": 0, "service": 1, "batch": 2, "sampler": 3}  # of actor.c
+PYTHON = (sys.executable, "-I", "-S")  # for "coroutines"
 
 
 def cpus() -> dict[str, list[int]]:
@@ -35,7 +38,7 @@ def lay_out(plan: Plan, folder: Path) -> None:
     binary = program_path()
     for role in plan.order:
         program, name = plan.story.program(role), plan.names[role]
-        shutil.copy(binary, folder / "bin" / name)
+        shutil.copy(COROUTINES if program.kind == "coroutines" else binary, folder / "bin" / name)
         meant = ",".join(map(str, cpus()[program.cpus]))
         lines = [f"# {name}: {program.about}. A line counts from the moment that the file is saved.\n"]
         lines += [f"# It was given CPU {meant}.\n"]
@@ -79,7 +82,7 @@ class Cast:
         with (self.folder / "log" / f"{name}.log").open("ab") as log:
             try:
                 process = subprocess.Popen(
-                    [f"bin/{name}"],
+                    [*PYTHON, f"bin/{name}"] if program.kind == "coroutines" else [f"bin/{name}"],
                     cwd=self.folder,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
@@ -96,7 +99,7 @@ class Cast:
         if program.kind != "client" and self.group:
             self.group.add(process.pid)
         told = {
-            "kind": KINDS[program.kind],
+            "kind": KINDS.get(program.kind, 0),
             "deadline_s": max(1, round(self.deadline_s)),
             "seed": self.plan.seed % 1_000_000,
             "target_us": self.plan.story.target_ms * 1000,

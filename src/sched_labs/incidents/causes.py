@@ -106,7 +106,7 @@ _CAUSES = (
     ),
     Cause(
         "lock",
-        "the service's threads wait for one lock",
+        "the service's threads wait for one lock of the program's own",
         "of its threads, those asleep at a lock, on average",
         "threads",
         "notebooks/06-switching-less",
@@ -160,6 +160,22 @@ _CAUSES = (
         "ms/s",
         "notebooks/09-your-own-program",
         slack=60,
+    ),
+    Cause(
+        "gil",
+        "a thread of the service computes in Python, and keeps the interpreter's lock from the loop",
+        "of the time, how much the loop's thread sleeps at a lock (futex) meanwhile",
+        "%",
+        "notebooks/06-switching-less",
+        slack=8,
+    ),
+    Cause(
+        "imbalance",
+        "most connections belong to one of the service's loops, and its other loops have nothing to do",
+        "of the service's CPU time, what its busiest thread has",
+        "%",
+        "notebooks/06-switching-less",
+        slack=8,
     ),
     Cause(
         "herd",

@@ -90,6 +90,19 @@ def _blocking_call(running: Running) -> float:
     return 100 * _mean(lambda: _asleep_in(pid, [pid], looks.SLEEPS["timer"]))
 
 
+def _gil(running: Running) -> float:
+    pid = _culprit(running)
+    return 100 * _mean(lambda: _asleep_in(pid, [pid], looks.SLEEPS["lock or condition"]))
+
+
+def _imbalance(running: Running) -> float:
+    pid = _culprit(running)
+    before = {tid: _ran(pid, tid) for tid in cast.threads(pid)}
+    time.sleep(WINDOW_S)
+    ran = [_ran(pid, tid) - before.get(tid, 0) for tid in cast.threads(pid)]
+    return 100 * max(ran) / max(1, sum(ran))
+
+
 def _stopped(running: Running) -> float:
     pid = _culprit(running)
 
@@ -102,13 +115,13 @@ def _stopped(running: Running) -> float:
 
 def _long_handler(running: Running) -> float:
     pid = _culprit(running)
-    begin, before = time.monotonic(), _ran(pid)
+    begin, before = time.monotonic(), _ran(pid, pid)
     time.sleep(WINDOW_S)
-    return (_ran(pid) - before) / 1e6 / (time.monotonic() - begin)
+    return (_ran(pid, pid) - before) / 1e6 / (time.monotonic() - begin)
 
 
-def _ran(tid: int) -> int:
-    return int((files.read(f"/proc/{tid}/task/{tid}/schedstat") or "0").split()[0])
+def _ran(pid: int, tid: int) -> int:
+    return int((files.read(f"/proc/{pid}/task/{tid}/schedstat") or "0").split()[0])
 
 
 def _downstream(running: Running) -> float:
@@ -129,11 +142,16 @@ def _each_second(count: Callable[[], int]) -> float:
     return (count() - before) / (time.monotonic() - begin)
 
 
-def _sleeps(pid: int, tids: list[int]) -> int:
-    """The voluntary switches of threads."""
+def _sleeps(pid: int, tids: list[int], kinds: tuple[str, ...] = ("voluntary_ctxt",)) -> int:
+    """The voluntary switches of threads, or others, too."""
     texts = [files.read(f"/proc/{pid}/task/{tid}/status") or "" for tid in tids]
     lines = [line for text in texts for line in text.splitlines()]
-    return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt"))
+    return sum(int(line.split()[1]) for line in lines if line.startswith(kinds))
+
+
+def _yield(running: Running) -> float:
+    pid = _culprit(running)
+    return _each_second(lambda: _sleeps(pid, cast.threads(pid), ("voluntary_ctxt", "nonvoluntary_ctxt")))
 
 
 def _polling(running: Running) -> float:
@@ -162,6 +180,9 @@ JUDGED: dict[str, Callable[[Running], float]] = {
     "nice": _nice,
     "mask": lambda running: float(len(os.sched_getaffinity(_culprit(running)))),
     "herd": _herd,
+    "yield": _yield,
+    "gil": _gil,
+    "imbalance": _imbalance,
     "busy-wait": lambda running: _cpu(_culprit(running)),
     "page-faults": _faults,
     "own-threads": _waiting,

@@ -15,6 +15,7 @@ from ..core.store import cache_folder
 from ..workloads.build import FLAGS, SHARED
 
 SOURCE = Path(__file__).with_name("actor.c")
+COROUTINES = Path(__file__).with_name("coroutines.py")  # the one that is in Python
 
 
 def path() -> Path:

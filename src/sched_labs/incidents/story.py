@@ -37,6 +37,12 @@ SETTINGS = {
     "spin": "yes: workers without work try again and again; no: they sleep until work wakes them",
     "wake_all": "yes: work wakes all workers; no: it wakes one",
     "reuse_memory": "yes: keep the memory of one request for the next one",
+    "yield": "yes: workers without work look again and again, and yield the CPU after each look",
+    "loops": "threads that receive, and serve where there are no workers",
+    "balance": "yes: connections belong to the loops in turn; no: to the first that is there",
+    "await_slow": "yes: rare long requests are awaited, with the library's coroutines",
+    "native": "yes: sums are computed by a library in C, without the interpreter's lock",
+    "switch_us": "a Python thread asks another for the interpreter's lock after so long",
 }
 
 
@@ -45,7 +51,7 @@ class Program:
     """One program of a story.
 
     role     what the story calls it, in braces
-    kind     of actor.c: client, service, batch, sampler
+    kind     of actor.c: client, service, batch, sampler; or coroutines, a service in Python
     about    what it is, for the dashboard
     told     what it does while all is well
     peer     the role of whom it asks, or looks at
