@@ -36,6 +36,7 @@ _TAKE_LONG = {
     "labs": ("test_incidents_live", "test_labs", "test_labs_answers", "test_watch_troubles"),
     "system": (
         "test_faults",
+        "test_fleet_live",
         "test_lent_groups",
         "test_probe_users",
         "test_provision",

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -381,6 +382,12 @@ def _incidents(made_from: Material) -> str:
 
 def _fleet(made_from: Material) -> str:
     """What a recorded fleet has in common, as the report of a fleet says and draws it."""
+    return _recorded_fleet()
+
+
+@cache
+def _recorded_fleet() -> str:
+    """Drawn once: a second drawing of one figure has other names in it, and the page would be another one."""
     from ..fleet import compare, recorded, report, strips
 
     fleet = recorded.guests()
