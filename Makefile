@@ -3,7 +3,7 @@
 # make instructors    the book once more, with agendas and the notes on the labs, right answers among them
 # make test    set up and run the tests that an everyday change needs: test-computed on all CPUs, then test-measured
 # make test-all   the same, and then test-together (twenty times as many cases, guests in virtual time, small books), test-pages (the book in a browser) and test-rest (other guests, labs, servers, other users)
-# make test-incidents   every variant of every incident, and each of its repairs (three quarters of an hour)
+# make test-incidents   every variant of every incident, and each of its repairs (an hour and a half)
 # make test-kernels   every kernel of the book, booted under QEMU (minutes)
 # make vm-test   the reader's virtual machine, made and booted under QEMU (root; a quarter of an hour)
 # make faults   five hundred runs in the middle of which something goes wrong (root; an hour)

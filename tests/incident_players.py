@@ -15,7 +15,9 @@ from typing import Any
 WINDOW_S = 6.0  # as long as what the dashboard shows
 _EACH_S = 0.01
 FAULTS_PER_S = 5_000  # far more than a program that keeps its memory has, on any machine
-FORCED_PER_S = 2_000  # switches that nobody asked for: more than the ends of slices on any kernel
+IN_INTERRUPTS_MS_PER_S = 250  # far more than ticks and an idle network take
+TURN_MS = 1.0  # of CPU time at a stretch: who has less, and did not sleep, has handed it on
+SLACK_MS = 5.0  # a hundred times the usual one
 WAITS_MS_PER_S = 250  # of all its threads: less is what programs beside the incident cost
 
 
@@ -50,6 +52,18 @@ def switched(pid: int, tid: int) -> tuple[int, int]:
     return (found[0], found[1]) if len(found) == 2 else (0, 0)
 
 
+def in_interrupts(pid: int) -> float:
+    """Ticks in interrupts and softirqs of the CPUs that a process may use."""
+    names = {f"cpu{cpu}" for cpu in os.sched_getaffinity(pid)}
+    lines = [line.split() for line in read("/proc/stat").splitlines()]
+    return sum(int(words[6]) + int(words[7]) for words in lines if words[0] in names)
+
+
+def slack_ms(pid: int) -> float:
+    """The longest timer slack of its threads; 0 where one may not see it."""
+    return max((int(read(f"/proc/{tid}/timerslack_ns") or 0) for tid in tids(pid)), default=0) / 1e6
+
+
 def faults(pid: int) -> int:
     words = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return int(words[7]) if words else 0
@@ -81,6 +95,7 @@ class Seen:
         before = {name: scheduled(other) for name, other in {service: pid, **self.others}.items()}
         switches = {tid: switched(pid, tid) for tid in tids(pid)}
         memory, periods, begin = faults(pid), throttled(status["group"]), time.monotonic()
+        ticks = in_interrupts(pid)
         asleep: defaultdict[tuple[int, str], int] = defaultdict(int)
         stopped = looks = 0
         while time.monotonic() < begin + WINDOW_S:
@@ -98,6 +113,8 @@ class Seen:
             sum(went[tid][kind] - switches[tid][kind] for tid in went) / length for kind in (0, 1)
         )
         self.faults = (faults(pid) - memory) / length
+        hz = os.sysconf("SC_CLK_TCK")
+        self.in_interrupts = 1000 * (in_interrupts(pid) - ticks) / hz / length
         self.lacks_cpus = len(os.sched_getaffinity(pid)) < given(status["folder"], service)
         after = throttled(status["group"])
         self.throttled = (after[1] - periods[1]) / max(1, after[0] - periods[0])
@@ -146,12 +163,16 @@ def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
         return "stopped", 1000 * seen.stopped
     if seen.throttled > 0.1:
         return "quota", 100 * seen.throttled
+    if seen.in_interrupts > IN_INTERRUPTS_MS_PER_S:
+        return "interrupts", seen.in_interrupts
     if seen.faults > FAULTS_PER_S:
         return "page-faults", seen.faults
     if seen.waited > max(seen.ran, WAITS_MS_PER_S):
         if seen.lacks_cpus:
             return "mask", float(len(os.sched_getaffinity(seen.pid)))
         rival = max(seen.rivals, key=lambda name: seen.rivals[name])
+        if os.sched_getscheduler(seen.others[rival]) in (os.SCHED_FIFO, os.SCHED_RR):
+            return "realtime", seen.rivals[rival]
         ours, theirs = (os.getpriority(os.PRIO_PROCESS, pid) for pid in (seen.pid, seen.others[rival]))
         if ours > theirs:
             return "nice", float(ours)
@@ -182,6 +203,8 @@ def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
             return "polling", seen.switches
         return "blocking-call", 100 * in_timer
     sleeps = {name: seen.threads_in(name) for name in ("lock", "socket")}
+    if slack_ms(seen.pid) > SLACK_MS:
+        return "timer-slack", slack_ms(seen.pid)
     if max(sleeps.values()) < 0.6:
         return "few-workers", places["in_work"]
     if sleeps["socket"] > sleeps["lock"] and other:
@@ -194,7 +217,7 @@ def what_for(status: dict[str, Any], seen: Seen) -> tuple[str, float]:
     now, well = (status[when]["programs"]["service"] for when in ("now", "healthy"))
     if now["work_per_s"] > 1.2 * well["work_per_s"]:
         return "own-threads", seen.waited
-    if seen.forced > FORCED_PER_S:
+    if seen.forced > max(seen.sleeps, seen.ran / TURN_MS):
         return "yield", seen.forced + seen.sleeps
     if seen.sleeps > 10 * now["answers_per_s"]:
         return "herd", seen.sleeps

@@ -11,13 +11,15 @@
  *     client    sends requests at fixed moments, whether or not answers come, and takes the time of the answers
  *     service   a loop that receives, and workers (0: the loop does the work itself); may ask another service
  *     batch     threads that have a fixed amount of work in every period; a service may have some, too
- *     sampler   looks at another process again and again, and may stop it meanwhile
+ *     sampler   looks at another process again and again, may stop it meanwhile, and may listen to what is published
  */
 #include "lab.h"
 #include "work.h"
 
 #include <ctype.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/eventfd.h>
@@ -25,17 +27,17 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-enum { MOST_THREADS = 256, MOST_PEERS = 96, MOST_QUEUED = 64, MOST_DUE = 4096, BINS = 96 };
+enum { MOST_THREADS = 256, MOST_PEERS = 96, MOST_QUEUED = 64, MOST_DUE = 4096, MOST_EARS = 256, BINS = 96 };
 enum { CLIENT, SERVICE, BATCH, SAMPLER };
 
 /* What it may be told.  Those before the mark may stand in the file, too. */
 #define KEYS(X)                                                                                                        \
     X(workers) X(threads) X(offload_slow) X(audit_async) X(copy_snapshot) X(linger_ms) X(poll_ms) X(freeze)            \
-    X(spin) X(wake_all) X(reuse_memory) X(yield) X(loops) X(balance)                                                   \
+    X(spin) X(wake_all) X(reuse_memory) X(yield) X(loops) X(balance) X(slack_ms) X(publish) X(listen)                  \
     X(visible_end)                                                                                                     \
     X(kind) X(deadline_s) X(seed) X(rate_per_s) X(cycle_ms) X(target_us) X(cpu_us) X(wait_us) X(slow_every)            \
     X(slow_cpu_us) X(slow_wait_us) X(ask_every) X(lock_us) X(snapshot_ms) X(snapshot_every_ms) X(period_ms) X(work_us) \
-    X(stop_ms) X(target) X(check_us) X(fresh_us) X(connections)
+    X(stop_ms) X(target) X(check_us) X(fresh_us) X(connections) X(port) X(hear_us)
 #define AS_ENUM(name) K_##name,
 #define AS_TEXT(name) #name,
 enum { KEYS(AS_ENUM) KEY_COUNT };
@@ -84,7 +86,8 @@ static void set(_Atomic long *where, int count, const char *word, const char *te
     for (int key = 0; key < count; key++) {
         if (strcmp(key_names[key], word))
             continue;
-        if (value < 0 || (file && value > ((key == K_linger_ms || key == K_poll_ms) ? 1000 : MOST_THREADS))) {
+        bool is_time = key == K_linger_ms || key == K_poll_ms || key == K_slack_ms;
+        if (value < 0 || (file && value > (is_time ? 1000 : MOST_THREADS))) {
             fprintf(stderr, "%s = %s: not taken\n", word, text);
             return;
         }
@@ -177,8 +180,30 @@ static void take_memory(long us)
 
 static void rest_us(long us)
 {
+    static __thread long slack_ms; /* so much later than asked for may the kernel end a sleep, to end several at once */
+    if (slack_ms != GET(slack_ms)) {
+        slack_ms = GET(slack_ms);
+        prctl(PR_SET_TIMERSLACK, slack_ms * 1000000); /* 0: the usual 50 us */
+    }
     if (us > 0)
         lab_sleep_until(lab_now_ns() + us * 1000);
+}
+
+/* Datagrams for whoever listens on this machine.  On loopback the receiving half of each, with the filters of all who
+ * listen, is softirq work that is done at once, in the time of the thread that sends. */
+static void publish(long count)
+{
+    static __thread int to = -1;
+    struct sockaddr_in all = {.sin_family = AF_INET, .sin_port = htons((uint16_t)GET(port))};
+    all.sin_addr.s_addr = htonl(0x7fffffff); /* 127.255.255.255 */
+    if (count && to < 0) {
+        to = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        setsockopt(to, SOL_SOCKET, SO_BROADCAST, &(int){1}, sizeof(int));
+    }
+    while (count-- > 0) {
+        ssize_t said = sendto(to, "step", 4, MSG_DONTWAIT, (struct sockaddr *)&all, sizeof all);
+        (void)said; /* nobody has to listen */
+    }
 }
 
 /* The same fate for the same request in every round: 0 to 999. */
@@ -481,6 +506,7 @@ static void serve(struct item one)
 {
     stats->started++;
     busy(GET(cpu_us) * (500 + (long)lot(one.request.number)) / 1000);
+    publish(GET(publish));
     rest_us(GET(wait_us));
     if (GET(lock_us) || GET(snapshot_ms)) {
         if (GET(audit_async)) {
@@ -708,6 +734,47 @@ static void *be_job(void *argument)
     }
 }
 
+/* One more who listens to what is published, and whose filter computes for a while and keeps nothing. */
+static int new_ear(void)
+{
+    enum { STEPS = 1000 };
+    struct sock_filter steps[STEPS + 1] = {BPF_STMT(BPF_LD | BPF_IMM, 1)};
+    for (int i = 1; i < STEPS; i++)
+        steps[i] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_MUL | BPF_K, 3);
+    steps[STEPS] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
+    struct sock_fprog filter = {STEPS + 1, steps};
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)GET(port))};
+    here.sin_addr.s_addr = htonl(0x7fffffff);
+    int ear = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    setsockopt(ear, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    if (setsockopt(ear, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) ||
+        bind(ear, (struct sockaddr *)&here, sizeof here))
+        fprintf(stderr, "cannot listen: %s\n", strerror(errno));
+    return ear;
+}
+
+/* As many ears as make a datagram take hear_us; none where nobody is to listen. */
+static void prick_up_ears(void)
+{
+    static int ears[MOST_EARS], count;
+    static bool listens;
+    bool wanted = GET(listen) && GET(hear_us);
+    while (!wanted && count > 0)
+        close(ears[--count]);
+    for (int64_t least = 0; wanted && !listens && count < MOST_EARS && least < GET(hear_us) * 1000;) {
+        ears[count++] = new_ear();
+        least = INT64_MAX;
+        for (int i = 0; i < 20; i++) {
+            int64_t before = lab_now_ns();
+            publish(1);
+            int64_t took = lab_now_ns() - before;
+            if (took < least)
+                least = took;
+        }
+    }
+    listens = wanted;
+}
+
 static void be_sampler(void)
 {
     for (int64_t next = lab_now_ns();;) {
@@ -716,6 +783,7 @@ static void be_sampler(void)
         if (next < lab_now_ns())
             next = lab_now_ns();
         lab_sleep_until(next);
+        prick_up_ears();
         if (!pid || !period)
             continue;
         bool stop = GET(freeze) && GET(stop_ms);

@@ -61,6 +61,15 @@ def nice(pid: int, value: int) -> None:
             os.setpriority(os.PRIO_PROCESS, tid, value)
 
 
+def realtime(pid: int, priority: int) -> None:
+    """Put all threads of a process under SCHED_FIFO with a priority, or under the usual policy with 0."""
+    for tid in threads(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setscheduler(
+                tid, os.SCHED_FIFO if priority else os.SCHED_OTHER, os.sched_param(priority)
+            )
+
+
 class Cast:
     """The running programs, by role."""
 
@@ -70,6 +79,7 @@ class Cast:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._programs = {one.role: one for one in plan.story.programs}
         self._nice: dict[str, int] = {}
+        self._realtime: dict[str, int] = {}
 
     def start_all(self) -> None:
         for role in self.plan.order:
@@ -96,6 +106,8 @@ class Cast:
         placement.pin([process.pid], cpus()[program.cpus])
         if self._nice.get(role):
             nice(process.pid, self._nice[role])
+        if self._realtime.get(role):
+            realtime(process.pid, self._realtime[role])
         if program.kind != "client" and self.group:
             self.group.add(process.pid)
         told = {
@@ -135,6 +147,8 @@ class Cast:
             self._tell(change.role, [f"{key}={value}" for key, value in change.told.items()])
         if change.nice is not None:
             self._nice[change.role] = change.nice
+        if change.realtime is not None:
+            self._realtime[change.role] = change.realtime
         if change.cpus:
             self._programs[change.role] = replace(program, cpus=change.cpus)
         apply(change, pid, self.folder, self.plan, self.group)
@@ -168,6 +182,8 @@ def apply(change: Change, pid: int, folder: Path, plan: Plan, group: Group | Non
     """The part of a change that anybody can make from outside, who may act on the process."""
     if change.nice is not None:
         nice(pid, change.nice)
+    if change.realtime is not None:
+        realtime(pid, change.realtime)
     if change.cpus:
         placement.pin(threads(pid), cpus()[change.cpus])
     if change.quota_us is not None and group:

@@ -188,7 +188,7 @@ _CAUSES = (
     Cause(
         "yield",
         "threads that have nothing to do hand the CPU to each other",
-        "switches of these threads",
+        "switches of these threads, voluntary or not",
         "1/s",
         "notebooks/06-switching-less",
     ),
@@ -208,10 +208,19 @@ _CAUSES = (
     ),
     Cause(
         "interrupts",
-        "interrupts of a device take the CPU",
-        "time in interrupts on that CPU",
+        "interrupts, or the work that is done behind them (softirqs), take the CPU",
+        "time in interrupts and softirqs on the service's CPU (irq and softirq in /proc/stat)",
         "ms/s",
         "notebooks/03-scheduler-latency",
+        slack=40,
+    ),
+    Cause(
+        "timer-slack",
+        "the service's timers may wake it much later than it asks for",
+        "the timer slack of its threads (/proc/TID/timerslack_ns, for root)",
+        "ms",
+        "notebooks/03-scheduler-latency",
+        tolerance=0.1,
     ),
     Cause(
         "hypervisor",

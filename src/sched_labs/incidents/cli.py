@@ -99,11 +99,14 @@ def _start(options: argparse.Namespace) -> None:
         name, seed = story.of_class(options.code)
     without, why = stage.lacking(name)
     if options.code:
-        without = ("group",)  # on every machine the same: nothing that some of them lack
+        without = story.NEEDS  # on every machine the same: nothing that some of them lack
     elif without:
         print(
             f"This machine cannot show all of {name} ({why.splitlines()[0]}); the rest of it is drawn from."
         )
+        lost = {one.cause for one in story.plan(name, 0).story.variants if set(one.needs) & set(without)}
+        if cause in lost:
+            raise ParameterError(f"This machine cannot show {cause}.", "Leave out --cause.")
         whole = [one for one in story.names() if not story.needs(one) & set(without)]
         print(f"Whole here: {', '.join(whole)}.\n")
     plan = story.plan(name, seed, without=without, cause=cause or None)

@@ -164,6 +164,22 @@ def _herd(running: Running) -> float:
     return _each_second(lambda: _sleeps(pid, cast.threads(pid)))
 
 
+def _interrupts(running: Running) -> float:
+    """Of the CPUs that the service may use, in ms of every second."""
+    names = {f"cpu{cpu}" for cpu in os.sched_getaffinity(_culprit(running))}
+
+    def ticks() -> int:
+        lines = [line.split() for line in (files.read("/proc/stat") or "").splitlines()]
+        return sum(int(words[6]) + int(words[7]) for words in lines if words[0] in names)
+
+    return 1000 * _each_second(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def _slack(running: Running) -> float:
+    tids = cast.threads(_culprit(running))
+    return max((int(files.read(f"/proc/{tid}/timerslack_ns") or 0) for tid in tids), default=0) / 1e6
+
+
 def _faults(running: Running) -> float:
     pid = _culprit(running)
 
@@ -183,6 +199,9 @@ JUDGED: dict[str, Callable[[Running], float]] = {
     "yield": _yield,
     "gil": _gil,
     "imbalance": _imbalance,
+    "realtime": lambda running: _cpu(_culprit(running)),
+    "interrupts": _interrupts,
+    "timer-slack": _slack,
     "busy-wait": lambda running: _cpu(_culprit(running)),
     "page-faults": _faults,
     "own-threads": _waiting,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .story import Change, Program, Repair, Variant
 
 
@@ -20,6 +22,13 @@ def sampler(stop_ms: int) -> Program:
     """A monitor of the service, which may stop it to look at it."""
     told = {"period_ms": 300, "work_us": 300, "stop_ms": stop_ms, "freeze": 0}
     return Program("sampler", "sampler", "keeps an eye on everybody", told, "service", knobs=("freeze",))
+
+
+def listener(about: str, stop_ms: int, port: int) -> Program:
+    """A sampler that may listen to what the service publishes, too."""
+    one = sampler(stop_ms)
+    told = {**one.told, "listen": 1, "hear_us": 0, "port": port}
+    return replace(one, about=about, told=told, knobs=("freeze", "listen"))
 
 
 def line(text: str, setting: str, value: str, role: str = "service", where: str = "") -> Repair:
@@ -53,7 +62,26 @@ STOPPED = Variant(
     "service",
     (line("let {sampler} look at others without stopping them", "freeze", "no", "sampler", " in its file"),),
 )
+OVERHEARD = Variant(
+    "interrupts",
+    (Change("sampler", {"hear_us": 80}),),
+    "service",
+    (
+        line("let {sampler} not listen", "listen", "no", "sampler", " in its file"),
+        line("publish the last steps only", "publish", "20"),
+    ),
+)
 SPINNING = Variant("busy-wait", (Change("service", {"spin": 1}),), "service", (SLEEP,))
+
+
+def first_in_line(work_ms: int) -> Variant:
+    """The neighbour has more to do, and does it under a real-time policy."""
+    broken = (Change("batch", {"work_us": 1000 * work_ms}, realtime=10),)
+    usual = Repair(
+        "give {batch} the usual policy: chrt --all-tasks --other --pid 0 {batch_pid}",
+        Change("batch", realtime=0),
+    )
+    return Variant("realtime", broken, "batch", (usual, FRONT), needs=("priority",))
 
 
 def polling(interval_ms: int) -> Variant:

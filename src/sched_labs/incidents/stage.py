@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from .. import machine
 from ..core import lock, store
 from ..core.errors import BusyError, PlacementError, SchedLabError
 from ..limits import cgroups
@@ -68,10 +69,21 @@ def lacking(name: str) -> tuple[tuple[str, ...], str]:
         raise SchedLabError(
             f"{error.what} An incident never takes the last CPU.", error.remedy, lacking=True
         ) from error
-    if "group" not in story.needs(name):
-        return (), ""
-    able, why = cgroups.possible()
-    return ((), "") if able else (("group",), why)
+    needs = story.needs(name)
+    missing = {}
+    if "group" in needs and not (found := cgroups.possible())[0]:
+        missing["group"] = found[1]
+    if "priority" in needs and (why := _no_priority()):
+        missing["priority"] = why
+    return tuple(missing), "; ".join(missing.values())
+
+
+def _no_priority() -> str:
+    """Why this user may not give real-time policies, nor see the timer slack of others; "" where he may."""
+    survey = machine.survey()
+    if not survey.fact("policy.fifo").value:
+        return f"real-time policies: {survey.fact('policy.fifo').why}"
+    return "" if survey.fact("policy.cap_sys_nice").value else "timer slack of others: needs CAP_SYS_NICE"
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from pathlib import Path
 from ..core.errors import ParameterError
 
 FOLDER = Path(__file__).with_name("stories")
+NEEDS = ("group", "priority")  # what some machines lack
 CYCLE_S = 6  # the clients repeat themselves so often: any window of this length holds the same requests
 
 # What may stand in a program's file, and what it says of itself there.
@@ -36,6 +37,9 @@ SETTINGS = {
     "freeze": "yes: stop a process while it is looked at",
     "spin": "yes: workers without work try again and again; no: they sleep until work wakes them",
     "wake_all": "yes: work wakes all workers; no: it wakes one",
+    "slack_ms": "timers may be so late, to have several at once; 0: as late as everybody's",
+    "publish": "how many steps of each request are published, for whoever listens",
+    "listen": "yes: listen to what is published",
     "reuse_memory": "yes: keep the memory of one request for the next one",
     "yield": "yes: workers without work look again and again, and yield the CPU after each look",
     "loops": "threads that receive, and serve where there are no workers",
@@ -75,6 +79,7 @@ class Change:
     told     what it is told anew, which nobody sees
     set      lines of its file
     nice     of all its threads
+    realtime their priority under SCHED_FIFO; 0: the usual policy
     cpus     "rack", "front" or "both"
     quota_us of its control group in 100 ms; 0: no limit
     """
@@ -83,6 +88,7 @@ class Change:
     told: Mapping[str, int] = field(default_factory=dict)
     set: Mapping[str, str] = field(default_factory=dict)
     nice: int | None = None
+    realtime: int | None = None
     cpus: str | None = None
     quota_us: int | None = None
 
@@ -102,7 +108,8 @@ class Variant:
     breaks   what goes wrong, all at once
     culprit  the role that the evidence is about
     repairs  what mends it; a player may find others
-    needs    "group" where it takes a control group with a quota
+    needs    of NEEDS: "group" where it takes a control group with a quota, "priority" where it takes the
+             right to give real-time policies, and to see the timer slack of others (CAP_SYS_NICE)
     """
 
     cause: str
