@@ -129,7 +129,7 @@ def pairs(
     survey = machine.survey()
     run.begin()
     run.parameters |= {"trials": trials, "duration_s": duration_s, "cpu": cpu}
-    run.facts["task_group"] = survey.fact("cgroup.task_group").value
+    run.facts["task_group"] = weights.within()
     chosen = [name for name in ARRANGEMENTS if name in arrangements]
     able, why = cgroups.possible()
     if not able:
