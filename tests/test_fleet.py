@@ -350,6 +350,20 @@ def test_no_name_of_host_or_user_travels(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not [word for word in words if f'"{word}"' in said]
 
 
+def test_a_machine_that_measures_already_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sched_labs.core import lock
+    from sched_labs.fleet import onsite
+
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(lock, "_PLACES", (tmp_path,))
+    asked = {"do": "measure", "kind": KIND, "parameters": {"profile": "tiny"}, "wait_s": 0.1}
+    with lock.machine("a reader's own"):
+        assert onsite.answer({"do": "survey"})["holder"] == "an experiment"
+        said = onsite.answer(asked)
+    assert said["why"] == "busy" and "a reader's own" in said["reason"]
+    assert onsite.answer({**asked, "kind": "none.such"})["why"] == "failed"
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [
