@@ -136,5 +136,6 @@ def test_the_two_share_the_cpu_and_nice_counts_within_a_session(tiny: Callable[[
     assert (run.data.first_cpu_ns + run.data.second_cpu_ns <= 1.1 * run.data.elapsed_ns).all()
     table = run.summary().set_index("arrangement")
     assert table.by_groups_percent["one session"] == pytest.approx(9.7, abs=0.01)
-    if {"alike", "one session"} <= set(table.index):
+    two = table.reindex(["alike", "one session"])
+    if (two.pair_percent > 80).all():  # nobody else took turns of these short blocks
         assert table.second_percent["one session"] < table.second_percent["alike"]
