@@ -7,17 +7,15 @@ import re
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import jupytext  # type: ignore[import-untyped]
 import pandas as pd
 import pytest
 
-import sched_labs
 from sched_labs.cli import _fits
 from sched_labs.core import registry
 from sched_labs.core.errors import ParameterError, WorkloadError
 from sched_labs.core.result import Note, Result
-from sched_labs.reader import widgets
-from sched_labs.reader.controls import Controls, _words, controls
+from sched_labs.reader import tried, widgets
+from sched_labs.reader.controls import _words, controls
 from sched_labs.topics.context_switch.recovery import experiment as recovery
 from sched_labs.topics.context_switch.yielding import experiment as yielding
 
@@ -147,23 +145,26 @@ CHAPTERS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.md"))
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
 def test_every_choice_of_the_chapters_is_one_that_its_experiment_takes(chapter: Path) -> None:
-    notebook = jupytext.read(chapter)
-    offered: list[Controls] = []
-
-    def offer(experiment: Any, **choices: Any) -> None:
-        offered.append(controls(experiment, **choices))
-
-    class Names(dict[str, Any]):
-        def __missing__(self, name: str) -> Any:
-            return getattr(sched_labs, name)
-
-    sizes = {"KIB": 1024, "MIB": 1 << 20, "range": range}
-    names = Names(sizes, controls=offer)
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and cell.source.startswith("controls("):
-            exec(cell.source, dict(sizes), names)
+    offered = tried.forms([chapter])
     for form in offered:
         kinds = get_type_hints(registry.find(form.name).function)
         for parameter, words in form._choices.items():
             for value in words.values():
                 assert _fits(value, kinds[parameter]), (form.name, parameter, value)
+
+
+def test_what_was_tried_and_recorded_is_drawn_on_a_page_that_cannot_measure() -> None:
+    forms = {form.name: form for form in tried.forms(CHAPTERS)}
+    assert set(tried.VALUES) <= set(forms), "a run of a form that no chapter has"
+    shown = dict.fromkeys(("context_switch", "scheduler_latency", "cgroup_throttling"), 0)
+    for name, form in forms.items():
+        html = form.html()
+        count = html.count('class="sl-fold"')
+        assert count == len(tried.figures(name)) == len(tried.VALUES.get(name, []) if count else [])
+        assert ("No run with other values ships" in html) == (count == 0)
+        for (words, figure), chosen in zip(tried.figures(name), tried.VALUES.get(name, []), strict=False):
+            assert words == chosen and figure.count("<svg") == 1 and 'role="img"' in figure
+            assert re.search(r"Linux \d.* 20\d\d-\d\d-\d\d", figure), "it says on what and when"
+        chapter = registry.entry(name).chapter
+        shown[chapter] = shown.get(chapter, 0) + (count > 0)
+    assert all(shown[chapter] for chapter in ("context_switch", "scheduler_latency", "cgroup_throttling"))

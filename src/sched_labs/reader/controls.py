@@ -16,6 +16,7 @@ from xml.sax.saxutils import quoteattr
 from ..core.errors import ParameterError, SchedLabError
 from ..core.progress import on_page
 from ..core.result import Result
+from . import tried
 from .widgets import bundle, form
 
 # A parameter's choices: the values, or a word for each value that would be long to read.
@@ -126,8 +127,23 @@ class Controls:
         )
         return (
             '<div class="sl-controls"><p>Where this page runs on your machine, this cell becomes a form that '
-            f"measures again with other values:</p><ul>{rows}</ul></div>"
+            f"measures again with other values:</p><ul>{rows}</ul>{self._tried()}</div>"
         )
+
+    def _tried(self) -> str:
+        """Runs with some of these values that ship with the book, each a click away."""
+        found = [
+            (", ".join(f"{_words(name, [word])}: {word}" for name, word in words.items()), figure)
+            for words, figure in tried.figures(self.name)
+            if all(word in self._choices.get(name, {}) for name, word in words.items())
+        ]
+        if not found:
+            return "<p>No run with other values ships with the book.</p>"
+        folds = "".join(
+            f'<details class="sl-fold"><summary>{escape(words)}</summary>{figure}</details>'
+            for words, figure in found
+        )
+        return f"<p>Some were recorded on another machine, which each figure names:</p>{folds}"
 
     def __repr__(self) -> str:
         parts = (f"{parameter}: {', '.join(values)}" for parameter, values in self._choices.items())

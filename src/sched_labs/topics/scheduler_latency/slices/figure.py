@@ -184,6 +184,9 @@ def _caption(table: pd.DataFrame) -> str:
     own = left_alone(table)
     few, many = own.iloc[0], own.iloc[-1]
     before, after = (axes.time_text(row.stint_p50_ns, 2) for row in (few, many))
+    if few.hogs == many.hogs:
+        gap = axes.time_text(few.gap_p50_ns, 2)
+        return f"Among {int(few.hogs)} hogs a turn takes {before}, and the wait for the next {gap}."
     stint = f"stays at {before}" if before == after else f"goes from {before} to {after}"
     return (
         f"From {int(few.hogs)} hogs to {int(many.hogs)} a turn {stint}, and the wait for "
