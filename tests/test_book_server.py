@@ -116,6 +116,34 @@ def test_nobody_gets_in_without_the_key(served: Served) -> None:
     assert not (served.data / "predictions.json").exists()
 
 
+def test_requests_leave_the_server_as_large_as_it_was(served: Served) -> None:
+    def asked(times: int) -> None:
+        for number in range(times):
+            said = {"question": "again.and-again", "value": number, "unit": "ns"}
+            served.ask("/sched-labs/predictions", key=True, method="POST", body=said)
+            for path in (
+                "/book/book/intro.html",
+                "/sched-labs/progress",
+                "/sched-labs/incident",
+                "/book/no.html",
+            ):
+                served.ask(path, key=True)
+            with socket.create_connection(("127.0.0.1", served.port)) as gone:
+                gone.sendall(b"GET /book/book/intro.html HTTP/1.1\r\n")
+        served.ask("/sched-labs/predictions", key=True, method="POST", body={**said, "value": None})
+
+    def size() -> tuple[float, int]:
+        place = Path(f"/proc/{served.process.pid}")
+        pages = int((place / "statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(list((place / "fd").iterdir()))
+
+    asked(60)
+    memory_mib, open_files = size()
+    asked(200)
+    after_mib, after_files = size()
+    assert after_mib < memory_mib + 8 and after_files <= open_files + 8
+
+
 def test_with_the_key_pages_come_with_a_strict_policy(served: Served) -> None:
     status, headers, body = served.ask("/book/book/intro.html", key=True)
     assert status == 200 and headers["Content-Type"].startswith("text/html") and b"<h1>" in body

@@ -7,7 +7,9 @@ nothing in the folder for temporaries.
 And it ended in one of three ways: a whole result; one that says what it lacks; one clear error.
 Only what no program can catch, SIGKILL and SIGQUIT, may end it in a fourth way, without a word.
 After every tenth case, and after each that went wrong, the same experiment runs once more without a fault,
-and has to end with a whole result.
+and has to end with a result.
+What befalls a whole machine (a CPU that goes, the clock set, a control group of v2 that somebody removes) is
+tried in a guest: `machine.py`.
 """
 
 from __future__ import annotations
