@@ -10,7 +10,7 @@ from ...story import Change, Program, Story, Variant
 
 def story(draw: random.Random) -> Story:
     rate, cpu_us = draw.randint(15, 18), draw.randint(3000, 3600)
-    many, much_us = draw.randint(26, 32), draw.randint(200, 215) * 1000
+    many, much_us = draw.randint(26, 32), draw.randint(170, 185) * 1000
     return Story(
         title="Housekeeping: a kernel's worker is said to take the CPU",
         suspect="rival",
