@@ -15,7 +15,7 @@ from ..core.render import render
 from ..core.store import at_home, write_bytes, write_text
 from ..core.words import number_text
 from . import drift, strips
-from .compare import LEVEL, Common, Compared, compare
+from .compare import DEALT, LEVEL, Common, Compared, compare
 from .tables import Fleet, read
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
@@ -83,7 +83,7 @@ def sentence(one: Common) -> str:
         quantity = f"{one.kind}, {one.name}"
         alone = f"{one.odd} of them and {one.others} of the rest are odd there by themselves"
         where = f"{quantity} is {times}; {alone}"
-    chance = f"at most {one.p:.2g}" if one.p < LEVEL / 10 else f"{one.p:.2g}"
+    chance = f"{one.p:.2g}" if one.p > 1.01 / (DEALT + 1) else f"at most {one.p:.2g}"
     return (
         f"{_counted(one.machines, 'machine')} with {', '.join(one.traits[:4])}: {where}. "
         f"By chance, anywhere in such a fleet: {chance}."
