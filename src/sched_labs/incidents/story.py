@@ -29,7 +29,7 @@ CYCLE_S = 6  # the clients repeat themselves so often: any window of this length
 SETTINGS = {
     "workers": "threads that serve requests; 0: the loop serves them itself",
     "threads": "threads for work that is due in every period",
-    "offload_slow": "yes: rare long requests go to a thread of their own",
+    "offload_slow": "yes: long requests go to a thread of their own",
     "audit_async": "yes: the audit is written after the answer",
     "copy_snapshot": "yes: snapshots are taken of a copy",
     "linger_ms": "keep answers so long, to send several together",
@@ -44,7 +44,7 @@ SETTINGS = {
     "yield": "yes: workers without work look again and again, and yield the CPU after each look",
     "loops": "threads that receive, and serve where there are no workers",
     "balance": "yes: connections belong to the loops in turn; no: to the first that is there",
-    "await_slow": "yes: rare long requests are awaited, with the library's coroutines",
+    "await_slow": "yes: long requests are awaited, with the library's coroutines",
     "native": "yes: sums are computed by a library in C, without the interpreter's lock",
     "switch_us": "a Python thread asks another for the interpreter's lock after so long",
 }

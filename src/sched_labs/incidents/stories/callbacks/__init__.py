@@ -37,11 +37,11 @@ def story(draw: random.Random) -> Story:
             parts.batch("writes the day's statements", 400, draw.randint(40, 60)),
         ),
         variants=(
-            parts.snapshots(draw.randint(200, 230)),
+            parts.snapshots(draw.randint(225, 245)),
             Variant(
                 "page-faults",
-                # more than half of every second, a few times in it
-                (Change("service", {"fresh_us": int(0.56e6 * every / rate)}),),
+                # two thirds of every second, a few times in it
+                (Change("service", {"fresh_us": int(0.66e6 * every / rate)}),),
                 "service",
                 (
                     parts.KEEP_MEMORY,

@@ -13,7 +13,7 @@ def story(draw: random.Random) -> Story:
     return Story(
         title="Coroutines: more throughput than ever, until the release after",
         suspect="overload",
-        target_ms=130,
+        target_ms=150,
         programs=(
             parts.client("readers of the catalogue", rate),
             Program(
@@ -32,7 +32,7 @@ def story(draw: random.Random) -> Story:
             Variant(
                 "gil",
                 # most of each second; the loop asks for the interpreter's lock at each answer of the storage
-                (Change("service", {"work_us": draw.randint(520, 560) * 1000, "switch_us": 20_000}),),
+                (Change("service", {"work_us": draw.randint(520, 560) * 1000, "switch_us": 25_000}),),
                 "service",
                 (
                     parts.line("ask for the interpreter's lock sooner", "switch_us", "100"),
@@ -41,8 +41,8 @@ def story(draw: random.Random) -> Story:
             ),
             Variant(
                 "blocking-call",
-                # three quarters of every second, some seventy milliseconds at a time
-                (Change("service", {"slow_wait_us": int(0.75e6 * 3 / rate)}),),
+                # most of every second, some ninety milliseconds at a time
+                (Change("service", {"slow_wait_us": int(0.85e6 * 3 / rate)}),),
                 "service",
                 (
                     parts.line("give the long calls a thread of their own", "offload_slow", "yes"),
@@ -51,7 +51,7 @@ def story(draw: random.Random) -> Story:
             ),
             Variant(
                 "few-workers",
-                (Change("service", {"workers": 1, "wait_us": int(1.6e6 / rate)}),),
+                (Change("service", {"workers": 1, "wait_us": int(1.4e6 / rate)}),),
                 "service",
                 (
                     parts.line("allow more connections to the storage", "workers", "12"),

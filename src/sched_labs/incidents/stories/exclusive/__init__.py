@@ -10,7 +10,7 @@ from ...story import Change, Program, Repair, Story, Variant
 
 def story(draw: random.Random) -> Story:
     rate, cpu_us = draw.randint(36, 44), draw.randint(2600, 3200)
-    threads, stop_ms = draw.randint(14, 20), draw.randint(170, 190)
+    threads, stop_ms = draw.randint(14, 20), draw.randint(205, 220)
     return Story(
         title="Exclusive CPUs: a service with a CPU to spare, whose answers are late",
         suspect="rival",
