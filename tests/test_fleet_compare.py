@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import resource
 import subprocess
 import sys
@@ -12,8 +14,11 @@ import fleets
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
+from conftest import ROOT
 
 from sched_labs import cli
+from sched_labs.book import cut
 from sched_labs.core.errors import ParameterError
 from sched_labs.fleet import compare, drift, recorded, report, store, strips, tables
 
@@ -168,6 +173,18 @@ def test_the_recorded_guests_are_as_the_page_says() -> None:
     kind = str(fleet.numbers["kind"].iloc[0])
     figure = strips.of_kind(fleet, found, kind, recorded.BY)
     assert figure and "virtual ns" in figure.svg() and " µs" not in figure.svg()
+
+
+def test_the_page_is_read_in_ten_minutes_and_its_examples_are_what_they_say_they_are() -> None:
+    text = (ROOT / "book" / "many-machines.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 10 * cut.WORDS_PER_MINUTE
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    for language, block in blocks:
+        if language == "python":
+            ast.parse(block)
+        elif language == "yaml":
+            assert yaml.safe_load(block)["singleuser"]["cpu"] == {"guarantee": 2, "limit": 2}
+    assert [language for language, _ in blocks].count("python") == 3
 
 
 def test_times_of_another_clock_are_not_compared() -> None:
