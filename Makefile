@@ -10,6 +10,7 @@
 # make check   linters, types, C warnings
 # make bench   what measuring costs, against its peers
 # make bench-trust   our wake-ups against cyclictest's, and how often a thing differs from itself (a quiet machine)
+# make bench-peers   our ring and our probe against lat_ctx and schbench, where they are in PATH (a quiet machine)
 # make bench-agreement   whether two runs of the first chapter agree within their intervals (a quiet machine)
 # make bench-book   how long `make book` takes from a fresh clone (minutes)
 # make clean   take away what was built (.venv and your own results stay)
@@ -31,7 +32,7 @@ BOOK := $(VENV)/bin/python -m sched_labs.book
 BOOK_OPTIONS := --profile $(PROFILE) $(if $(FRESH),--fresh)
 
 .DEFAULT_GOAL := help
-.PHONY: help live book instructors test test-computed test-measured test-all test-together test-pages test-rest test-incidents test-kernels vm-test faults check bench bench-trust bench-agreement bench-book clean system
+.PHONY: help live book instructors test test-computed test-measured test-all test-together test-pages test-rest test-incidents test-kernels vm-test faults check bench bench-trust bench-peers bench-agreement bench-book clean system
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -46,7 +47,7 @@ instructors: $(VENV)/installed
 	@$(BOOK) build --instructors $(BOOK_OPTIONS)
 
 # What only the tests need is installed for these alone.
-test-computed test-measured test-together test-pages test-rest test-incidents test-kernels faults check bench bench-trust bench-agreement bench-book: SYSTEM_OPTIONS := --tests
+test-computed test-measured test-together test-pages test-rest test-incidents test-kernels faults check bench bench-trust bench-peers bench-agreement bench-book: SYSTEM_OPTIONS := --tests
 
 PYTEST := $(VENV)/bin/python -m pytest
 # Whoever is done first takes over from the others; each has the library and a browser in its memory.
@@ -106,6 +107,9 @@ bench: $(VENV)/installed-test
 
 bench-trust: $(VENV)/installed-test
 	$(VENV)/bin/python benchmarks/trust.py
+
+bench-peers: $(VENV)/installed-test
+	$(VENV)/bin/python benchmarks/elsewhere.py
 
 bench-agreement: $(VENV)/installed-test
 	$(VENV)/bin/python benchmarks/agreement.py
