@@ -30,7 +30,7 @@ from sched_labs.testing import check_experiment, check_lab
 from sched_labs.workloads import build
 
 EXAMPLE = Path(__file__).with_name("example_course")
-KIND = "weights.shares"
+KIND = "two_hogs.shares"
 OWN_LABS = len(list((EXAMPLE.parents[1] / "labs").glob("[0-9][0-9]-*")))
 
 
@@ -119,14 +119,14 @@ def test_its_claims_are_judged_and_its_recorded_run_is_found(course: registry.Co
 def test_it_is_imported_like_the_books_own(course: registry.Course) -> None:
     import sched_labs
 
-    assert sched_labs.weights.shares.name == KIND
-    assert build.source("weights").is_relative_to(course.folder)
+    assert sched_labs.two_hogs.shares.name == KIND
+    assert build.source("two_hogs").is_relative_to(course.folder)
 
 
 def test_a_guest_gets_its_modules_and_its_program(course: registry.Course) -> None:
     module = f"{registry.entry(KIND).package}.experiment"
     files = contents.library(module)
-    assert "/lab/sharing_course/sharing/weights/experiment.py" in files
+    assert "/lab/sharing_course/sharing/two_hogs/experiment.py" in files
     assert "/lab/sched_labs/steer/placement.py" in files
     assert not [name for name in files if "/figure" in name or name.endswith("/cases.py")]
 
@@ -158,8 +158,8 @@ def test_its_chapter_is_measured_anew_where_its_own_code_changed(
         return fingerprint(chapter, "tiny"), fingerprint(book, "tiny")
 
     before = marks()
-    for name in ("weights.c", "experiment.py", "figure.py", "claims.py", "recorded.shares.json"):
-        file = own / "sharing_course/sharing/weights" / name
+    for name in ("two_hogs.c", "experiment.py", "figure.py", "claims.py", "recorded.shares.json"):
+        file = own / "sharing_course/sharing/two_hogs" / name
         file.write_text(file.read_text(encoding="utf-8") + "\n", encoding="utf-8")
         after = marks()
         assert after[0] != before[0], f"{name} is no part of it"
@@ -327,9 +327,9 @@ def test_a_terminal_tells_of_a_problem_beside_its_list(tmp_path: Path) -> None:
 
 
 def test_results_of_a_course_that_is_gone_can_still_be_looked_at(tmp_path: Path) -> None:
-    saved = EXAMPLE / "src/sharing_course/sharing/weights/recorded.shares.json"
+    saved = EXAMPLE / "src/sharing_course/sharing/two_hogs/recorded.shares.json"
     kept = load(saved)
     assert len(kept.data) == json.loads(saved.read_text(encoding="utf-8"))["rows"]
     for look in (kept.summary, kept.plot):
-        with pytest.raises(ParameterError, match=r"'weights\.shares'"):
+        with pytest.raises(ParameterError, match=r"'two_hogs\.shares'"):
             look()

@@ -8,7 +8,7 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
 from sched_labs.draw.panels import NUMBER, SHARE, Panel, Series, check_predictions, lines
 
-KIND = "weights.shares"
+KIND = "two_hogs.shares"
 PANEL = Panel("Part of the CPU time of both", "share", SHARE, "share_lo", "share_hi")
 _COLUMNS = ("nice", "share_percent", "share_lo_percent", "share_hi_percent", "weights_percent")
 

@@ -45,7 +45,7 @@ def instrument(survey: machine.Machine) -> Instrument:
     return Instrument("CPU time of both threads")
 
 
-@experiment("weights.shares", summarise=summarise, instrument=instrument, workloads=("weights",))
+@experiment("two_hogs.shares", summarise=summarise, instrument=instrument, workloads=("two_hogs",))
 def shares(
     run: Run,
     *,
@@ -69,7 +69,7 @@ def shares(
     run.begin()
     run.parameters |= {"trials": trials, "duration_ms": duration_ms, "cpu": cpu}
     for trial, nice in starts.each(run, nices, trials, label=lambda nice: f"nice {nice}"):
-        with workloads.start("weights", ["--duration-ms", str(duration_ms)]) as program:
+        with workloads.start("two_hogs", ["--duration-ms", str(duration_ms)]) as program:
             placement.pin(program.tids, [cpu])
             os.setpriority(os.PRIO_PROCESS, program.tids[1], nice)
             first, second = program.run()

@@ -1,4 +1,4 @@
-/* weights.c - two threads that compute for the same time; whoever started them says how nice each is.
+/* two_hogs.c - two threads that compute for the same time; whoever started them says how nice each is.
  *
  *     thread number=0 cpu_ns=...      the CPU time that the first one got
  *     thread number=1 cpu_ns=...

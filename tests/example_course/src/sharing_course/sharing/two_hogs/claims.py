@@ -19,5 +19,5 @@ def _a_quarter(table: pd.DataFrame) -> Verdict:
 
 CLAIMS = [
     Claim("nice-quarter", "Beside one at nice 0, a thread at nice 5 gets a quarter of the CPU.",
-          "sched(7): a factor of 1.25 for each unit of difference", "weights.shares", _a_quarter),
+          "sched(7): a factor of 1.25 for each unit of difference", "two_hogs.shares", _a_quarter),
 ]  # fmt: skip
