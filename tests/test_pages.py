@@ -28,7 +28,7 @@ def experiments(chapter: Chapter) -> list[str]:
     return [f"{chapter.name}/{cut.anchor(title.strip())}" for title in asking]
 
 
-FRONT = ("book/intro", "book/setup", "book/reading-figures", "book/labs")
+FRONT = ("book/intro", "book/setup", "book/reading-figures", "book/labs", "book/many-machines")
 LABS = ("labs/01-cache-sizes/sheet", "labs/05-five-processes/sheet")
 CHAPTERS = chapters(checkout(ROOT))
 NAMES = [*FRONT, *LABS, *(name for c in CHAPTERS for name in (c.name, *experiments(c)))]
