@@ -31,6 +31,7 @@ from sched_labs.classroom import board, card, collector
 from sched_labs.core import jsontext, lock, registry, result, store
 from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
 from sched_labs.core.result import Result
+from sched_labs.fleet import row
 from sched_labs.kernels import names as kernel_names
 from sched_labs.kernels import wire
 from sched_labs.kernels.errors import UnknownKernelError
@@ -307,6 +308,27 @@ def test_a_changed_result_is_read_or_told_and_stays_in_its_folder(head: Any) -> 
     assert result.load(path).to_json() == found.to_json()
     assert found.provenance_line() is not None and found._repr_html_()
     path.unlink()
+
+
+# ---- rows of a fleet ----
+
+ROW = {
+    "format": row.FORMAT, "version": row.VERSION, "kind": "warmup.sweep", "recorded_at": "2026-01-01",
+    "duration_s": 1.5, "timing": "native", "profile": "tiny", "flags": 0, "library": "0.1.0",
+    "facts": {"kernel": "6.18", "cpus": 2}, "numbers": [["extra", "extra_ns", 2.0, 1.0, 3.5]],
+    "claims": {"000-001": claims.HOLDS},
+}  # fmt: skip
+
+
+@cases(22, mutated(ROW).map(text_of) | JSON.map(repr))
+def test_a_row_survives_being_kept_or_is_refused(sent: str) -> None:
+    try:
+        found = row.parse(sent.encode(errors="surrogatepass"))
+    except SchedLabError as error:
+        assert len(str(error)) < 400 and str(error).replace("\n", "").isprintable()
+        return
+    kept = row.text(found).encode()
+    assert row.parse(kept) == found and len(kept) <= row.LARGEST_BYTES
 
 
 # ---- cards ----
@@ -642,7 +664,7 @@ def asked(draw: Any) -> tuple[str, dict[str, Any]]:
     return kind, {name: draw(_values(hints[name])) for name in chosen}
 
 
-@cases(122, asked())
+@cases(100, asked())
 def test_a_parameter_is_used_or_refused_before_anything_is_measured(
     wanted: tuple[str, dict[str, Any]],
 ) -> None:

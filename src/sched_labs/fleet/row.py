@@ -7,7 +7,6 @@ again when it is read: types, ranges, lengths.  What comes back is made of what 
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from .. import claims
@@ -19,7 +18,7 @@ from . import numbers
 FORMAT, VERSION = "sched-labs fleet row", 1
 LARGEST_BYTES = 256 * 1024
 MOST_FACTS, MOST_CLAIMS, LONGEST = 64, 400, 120
-OUTCOMES = {claims.HOLDS, claims.FAILS, claims.UNKNOWN}
+OUTCOMES = (claims.HOLDS, claims.FAILS, claims.UNKNOWN)  # no set: what is looked for may be a list
 
 
 def make(result: Result, facts: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +107,7 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e18
+    return type(value) in (int, float) and abs(value) < 1e18  # nor is NaN, or an infinity
 
 
 def _is_word(value: Any, longest: int) -> bool:
