@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from run import alternate
-from table import Line, NotMeasurable, keep, ratio_interval, show
+from table import Line, NotMeasurable, conclude, ratio_interval
 
 from sched_labs import workloads
 from sched_labs.core import lock
@@ -141,12 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SchedLabError as error:
         print(error, file=sys.stderr)
         return 2
-    show(lines)
-    for doubt in doubts:
-        print(f"Doubt: {doubt}")
-    if asked.keep:
-        keep(asked.keep, "make bench-peers", lines, doubts)
-    return 1 if any(line.ok is False for line in lines) else 0
+    return conclude("make bench-peers", lines, doubts, asked.keep)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from pathlib import Path
 import fleet
 import numpy as np
 import switching
-from table import Line, NotMeasurable, keep, ratio_interval, show
+from table import Line, NotMeasurable, conclude, ratio_interval
 
 from sched_labs import workloads
 from sched_labs.core import lock
@@ -391,15 +391,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SchedLabError as error:
         print(error, file=sys.stderr)
         return 2
-    show(lines)
     print("Ratios are of alternating blocks of one run; times are medians of fresh processes.")
     # The peers' own CPU time is not counted as others': they are our children, too.
-    doubts = Surroundings.doubts(around)
-    for doubt in doubts:
-        print(f"Doubt: {doubt}")
-    if asked.keep:
-        keep(asked.keep, "make bench", lines, doubts)
-    return 1 if any(line.ok is False for line in lines) else 0
+    return conclude("make bench", lines, Surroundings.doubts(around), asked.keep)
 
 
 if __name__ == "__main__":

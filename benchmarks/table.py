@@ -73,3 +73,13 @@ def keep(path: Path, command: str, lines: Sequence[Line], doubts: Sequence[str])
         "lines": [asdict(line) for line in lines],
     }
     store.write_text(path, json.dumps(table, indent=1, ensure_ascii=False) + "\n")
+
+
+def conclude(command: str, lines: Sequence[Line], doubts: Sequence[str], kept: Path | None) -> int:
+    """Print the table and what speaks against it, and keep both where asked; 1 where a target was missed."""
+    show(lines)
+    for doubt in doubts:
+        print(f"Doubt: {doubt}")
+    if kept:
+        keep(kept, command, lines, doubts)
+    return 1 if any(line.ok is False for line in lines) else 0

@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from run import alternate
-from table import Line, NotMeasurable, keep, ratio_interval, show
+from table import Line, NotMeasurable, conclude, ratio_interval
 
 from sched_labs import workloads
 from sched_labs.core import lock
@@ -121,12 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     doubts = Surroundings.doubts(around)
-    show(lines)
-    for doubt in doubts:
-        print(f"Doubt: {doubt}")
-    if asked.keep:
-        keep(asked.keep, "make bench-trust", lines, doubts)
-    return 1 if any(line.ok is False for line in lines) else 0
+    return conclude("make bench-trust", lines, doubts, asked.keep)
 
 
 if __name__ == "__main__":

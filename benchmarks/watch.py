@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import troubles
 from run import added_interval
-from table import Line, NotMeasurable, keep, remark_on, show
+from table import Line, NotMeasurable, conclude, remark_on
 
 from sched_labs import machine, workloads
 from sched_labs.core.store import now
@@ -220,13 +220,8 @@ def main() -> int:
     if options.cost:
         around = Surroundings()
         lines = cost()
-        show(lines)
         doubts = Surroundings.doubts(around.since())
-        for doubt in doubts:
-            print(f"Doubt: {doubt}")
-        if options.keep:
-            keep(options.keep, "python benchmarks/watch.py --cost", lines, doubts)
-        return 0
+        return conclude("python benchmarks/watch.py --cost", lines, doubts, options.keep)
     if options.without_helper:
         mock.patch.object(runqlat, "available", return_value=NO_HELPER).start()
     said = Kept(options.kept, f"{options.seconds:g} s" + " without helper" * options.without_helper)
