@@ -25,6 +25,7 @@ from sched_labs import claims, cli
 from sched_labs.classroom import board, card, collector, wall
 from sched_labs.core import result
 from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
+from sched_labs.fleet import report
 
 
 def made_up(number: int = 0, **machine: Any) -> dict[str, Any]:
@@ -161,7 +162,7 @@ def test_a_card_has_one_vote_on_each_claim() -> None:
     with pytest.raises(SchedLabError, match="a verdict in it"):
         card.parse(data_of(one))
     cards = {f"{n}.json": card.parse(data_of(made_up(n))) for n in range(31)}
-    votes = board.verdicts(cards)
+    votes = report.verdicts(board.fleet(cards))
     assert (votes.holds + votes.fails + votes.unknown).max() == 31
 
 
@@ -219,7 +220,7 @@ def test_a_folder_of_cards_becomes_a_page(tmp_path: Path) -> None:
         "copy.json": "it is the same as 0.json.",
         "large.json": refused["large.json"],
     }
-    row = board.verdicts(cards).set_index("id").loc["000-007"]
+    row = report.verdicts(board.fleet(cards)).set_index("id").loc["000-007"]
     assert (row.holds, row.fails, row.unknown) == (4, 2, 0)
     assert row.in_common == "hypervisor odd"
     table = board.frame(cards, "3.json")
@@ -248,7 +249,7 @@ def test_the_board_says_what_it_cannot_do(tmp_path: Path) -> None:
     without["results"][0]["numbers_ns"] = {}
     page = board.page({"a.json": without}, {})
     [said] = [claim.text for claim in claims.all_claims() if claim.id == "000-007"]
-    assert "No card has a number" in page and said in unescape(page)
+    assert "No number was measured" in page and said in unescape(page)
 
 
 def test_one_damaged_file_of_each_kind_leaves_the_board_to_the_others(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from sched_labs.classroom import board, card, collector
 from sched_labs.core import jsontext, lock, registry, result, store
 from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
 from sched_labs.core.result import Result
-from sched_labs.fleet import row
+from sched_labs.fleet import report, row
 from sched_labs.kernels import names as kernel_names
 from sched_labs.kernels import wire
 from sched_labs.kernels.errors import UnknownKernelError
@@ -352,7 +352,7 @@ def test_no_claim_gets_more_votes_than_there_are_cards(sent: list[str]) -> None:
     for number, text in enumerate(sent):
         with contextlib.suppress(SchedLabError):
             cards[str(number)] = card.parse(text.encode())
-    votes = board.verdicts(cards)
+    votes = report.verdicts(board.fleet(cards))
     assert not len(votes) or (votes.holds + votes.fails + votes.unknown).max() <= len(cards)
     assert set(votes.id) <= {claim.id for claim in claims.all_claims()}
     assert len(board.frame(cards)) <= len(cards) * sum(map(len, card.NUMBERS.values()))

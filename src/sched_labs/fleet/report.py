@@ -7,7 +7,8 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import pandas as pd
 
 from .. import claims
 from ..core.errors import ResultError
@@ -90,11 +91,17 @@ def sentence(one: Common) -> str:
     )
 
 
-def html(fleet: Fleet, compared: Compared, *, by: str | None = None) -> str:
-    """The page.  What comes from machines is escaped."""
+def html(
+    fleet: Fleet, compared: Compared, *, by: str | None = None, figures: list[tuple[str, str]] | None = None
+) -> str:
+    """The page.  What comes from machines is escaped.
+
+    figures   (title, HTML) in place of the fleet's own: the board of a class draws its cards
+    """
     kinds = [str(kind) for kind in fleet.numbers["kind"].unique()]
     return render(
         TEMPLATE,
+        room=figures is not None,
         answer=answer(fleet, compared),
         commons=[sentence(one) for one in compared.commons],
         nothing=_nothing(compared),
@@ -102,8 +109,8 @@ def html(fleet: Fleet, compared: Compared, *, by: str | None = None) -> str:
         sure=f"{100 * (1 - LEVEL):.0f}",
         by_trait=list(_by_trait(fleet, compared)),
         odd=list(_odd(fleet, compared)),
-        figures=list(_figures(fleet, compared, kinds, by)),
-        claims=list(_claims(fleet)),
+        figures=list(_figures(fleet, compared, kinds, by)) if figures is None else figures,
+        claims=verdicts(fleet).to_dict("records"),
         changes=list(_changes(fleet)),
         fewest=drift.FEWEST,
         missing=fleet.missing.assign(machine=fleet.missing["machine"].str[:8]).to_dict("records"),
@@ -153,14 +160,37 @@ def _odd(fleet: Fleet, compared: Compared) -> Iterator[dict[str, str]]:
         }
 
 
-def _claims(fleet: Fleet) -> Iterator[dict[str, Any]]:
-    """One row per claim that somebody judged: on how many machines it holds."""
-    table = fleet.newest_claims()
-    counts = table.groupby(["id", "outcome"]).size().to_dict()
-    for claim in claims.all_claims() if len(table) else []:
-        outcomes = [counts.get((claim.id, one), 0) for one in (claims.HOLDS, claims.FAILS, claims.UNKNOWN)]
-        if any(outcomes):
-            yield {"text": claim.text, "outcomes": outcomes}
+def verdicts(fleet: Fleet) -> pd.DataFrame:
+    """A row per claim that somebody judged: id, claim, holds, fails, unknown (counts of machines), in_common.
+
+    in_common   facts that all machines on which it fails share, and none of those on which it holds
+    """
+    table, rows = fleet.newest_claims(), []
+    by_claim = dict(list(table.groupby("id"))) if len(table) else {}
+    for claim in claims.all_claims():
+        if claim.id not in by_claim:
+            continue
+        own = by_claim[claim.id].groupby("outcome")["machine"].agg(list)
+        holds, fails, unknown = (own.get(one, []) for one in (claims.HOLDS, claims.FAILS, claims.UNKNOWN))
+        rows.append(
+            {
+                "id": claim.id,
+                "claim": claim.text,
+                "holds": len(holds),
+                "fails": len(fails),
+                "unknown": len(unknown),
+                "in_common": _shared(fleet.machines.loc[fails], fleet.machines.loc[holds]),
+            }
+        )
+    return pd.DataFrame(rows, columns=["id", "claim", "holds", "fails", "unknown", "in_common"])
+
+
+def _shared(some: pd.DataFrame, others: pd.DataFrame) -> str:
+    if some.empty or others.empty:
+        return ""
+    first = some.iloc[0]
+    theirs = (some == first).all() & ~(others == first).any()
+    return ", ".join(f"{fact} {first[fact]}" for fact in some.columns[theirs])
 
 
 def _changes(fleet: Fleet) -> Iterator[dict[str, str]]:
