@@ -56,6 +56,7 @@ _COMPUTE = (
     "test_calculators",
     "test_claims",
     "test_classroom",
+    "test_contribute",
     "test_controls",
     "test_cut",
     "test_defence",

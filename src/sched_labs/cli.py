@@ -178,6 +178,17 @@ def _add_classroom(commands: Any) -> None:
     share.add_argument("--code", default="", help="the code on the instructor's screen")
     share.add_argument("--yes", action="store_true", help="without the question")
 
+    give = _add(
+        commands, "contribute", "runs that the book lacks, for a pull request, as one file", _contribute
+    )
+    give.add_argument("kinds", nargs="*", metavar="KIND", help="such as smt.sharing (all that are wanted)")
+    give.add_argument("-o", "--output", type=Path, default="contribution.json", metavar="FILE",
+                      help="(contribution.json)")  # fmt: skip
+    give.add_argument("--yes", action="store_true", help="without the question")
+    give.add_argument(
+        "--take", type=Path, metavar="FILE", help="in a checkout: lay its runs beside their experiments"
+    )
+
     board = _add(commands, "class", "the cards of a whole room on one page", _class)
     board.add_argument("folder", type=Path, help="where the cards are")
     board.add_argument("-o", "--output", type=Path, default="class.html", metavar="PAGE", help="(class.html)")
@@ -281,16 +292,53 @@ def _share(options: argparse.Namespace) -> int:
     one = card.make()
     print(card.text(one), end="")
     target = options.to or str(options.out or Path.cwd() / card.name(one))
-    if not options.yes:
-        print(f"This, and nothing else, goes to {target}. Go on? [y/N] ", end="", flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            print("Nothing was written or sent.")
-            return 1
+    if not (options.yes or _agreed(target)):
+        return 1
     if options.to:
         print(f"Sent; it is called {collector.send(one, options.to, options.code)} there.")
     else:
         write_text(Path(target), card.text(one))
         print(f"Written to {target}")
+    return 0
+
+
+def _agreed(target: str) -> bool:
+    """Whether the reader lets what was shown go there."""
+    print(f"This, and nothing else, goes to {target}. Go on? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    print("Nothing was written or sent.")
+    return False
+
+
+def _contribute(options: argparse.Namespace) -> int:
+    from .authoring import contribute
+    from .core import result
+    from .run.record import wanted
+
+    if options.take:
+        for path in contribute.take(options.take):
+            print(f"Written to {path}")
+        return 0
+    lacks, runs = wanted(), []
+    for kind in [registry.entry(kind).kind for kind in options.kinds] or lacks:
+        run = result.latest(kind)
+        wrong = contribute.objections(run) if run else [f"No run of it yet: sched-labs run {kind}"]
+        if run and not wrong:
+            runs.append(run)
+        print(f"{kind}: {' '.join(wrong) or 'it is wanted.'}")
+        for text in lacks.get(kind, []) if wrong else []:
+            print(f"    The book's own run: {text}")
+    if not runs:
+        raise ResultError(
+            "No run of this machine is one that the book lacks.", "Its own runs say above what they lack."
+        )
+    for run in runs:
+        print(f"{contribute.shown(run)}\n{run.summary().to_string(index=False)}")
+    if not (options.yes or _agreed(str(options.output))):
+        return 1
+    write_text(options.output, contribute.text(runs))
+    print(f"Written to {options.output}. In a checkout: sched-labs contribute --take {options.output}")
     return 0
 
 

@@ -26,6 +26,7 @@ import yaml  # type: ignore[import-untyped]
 from ..core.errors import ResultError, SchedLabError
 from ..core.words import number_text, size_text
 from ..incidents import story
+from ..run import record
 from . import cut, lab_pages, predictions, trust
 from .chapters import Chapter, Checkout
 
@@ -373,6 +374,12 @@ def _effects(made_from: Material) -> str:
     return _table(("experiment", "profile", "numbers", "half of them", "nine in ten"), rows)
 
 
+def _wanted(made_from: Material) -> str:
+    """The experiments whose recorded run lacks something, and what: other machines are wanted for it."""
+    rows = [(f"`{kind}`", " ".join(lacks)) for kind, lacks in record.wanted().items()]
+    return _table(("experiment", "what its recorded run says"), rows)
+
+
 def _incidents(made_from: Material) -> str:
     """The incidents there are, and behind how many causes each may hide."""
     drawn = [(name, story.plan(name, 0).story) for name in story.names()]
@@ -417,4 +424,5 @@ _WRITERS: dict[str, Callable[[Material], str]] = {
     "agreement": _agreement,
     "effects": _effects,
     "fleet": _fleet,
+    "wanted": _wanted,
 }

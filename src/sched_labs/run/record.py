@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 from ..core import registry
+from ..core.result import Result, recorded
 from .base import PROFILES
 
 
@@ -24,12 +25,23 @@ def record(names: list[str], profile: str = "quick", folder: Path | None = None)
         result = entry.load()(profile=profile, save=False)
         path = result.save((folder or entry.folder) / f"recorded.{entry.kind.partition('.')[2]}.json")
         print(f"{path.name}: {result.duration_s:.1f} s, {path.stat().st_size / 1024:.0f} KiB", flush=True)
-        flags = [note.text for note in result.notes if note.level == "flag"]
-        for text in flags:
+        for text in result.flags:
             print(f"    {text}", flush=True)
-        if flags:
+        if result.flags:
             flagged.append(entry.kind)
     return flagged
+
+
+def missing(run: Result) -> list[str]:
+    """What a run says that it lacks."""
+    return [note.text for note in run.notes if note.level == "missing"]
+
+
+def wanted() -> dict[str, list[str]]:
+    """The book's kinds whose recorded run lacks something that other machines have, and what."""
+    own = [one.kind for one in registry.entries() if one.package.startswith("sched_labs.")]
+    runs = {kind: recorded(kind) for kind in own}
+    return {kind: lacks for kind, run in runs.items() if run and (lacks := missing(run))}
 
 
 def main() -> None:
