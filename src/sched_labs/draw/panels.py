@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from ..core.errors import ParameterError
 from . import axes, style
-from .base import Drawable, Prediction, also_in_legend, canvas, dashed, each
+from .base import Drawable, Figure, Prediction, also_in_legend, canvas, dashed, each
 
 TIME, SIZE, NUMBER, SHARE = "time", "size", "number", "share"
 _TEXT: dict[str, Callable[[float], str]] = {
@@ -65,15 +65,39 @@ def dots(
     key: str,
     names: Mapping[str, str],
     roles: Mapping[str, str],
-    pale: pd.DataFrame | None = None,
-    recorded: Drawable | None = None,
-    predictions: Sequence[Prediction] = (),
-) -> Drawing:
+    pale: Callable[[Drawable], pd.DataFrame],
+    recorded: Drawable | None,
+    predictions: Sequence[Prediction],
+    caption: str,
+    title: str,
+    alt: str = "Dot plots on logarithmic axes.",
+) -> Figure:
     """A panel below the other, in each a row per row of the table: a dot, its interval, its value in words.
 
     key      the column that names the rows; names and roles give their words and colours by it
-    pale     the rows of a recorded run, drawn behind
+    pale     makes the rows of a recorded run, drawn behind
+    alt      what precedes the rows in words
+
+    Raises ParameterError for a prediction that no panel has an axis for.
     """
+    check_predictions(panels, predictions)
+    drawing = _dots(
+        table, panels, key, names, roles, None if recorded is None else pale(recorded), recorded, predictions
+    )
+    words = f"{alt} {in_words(table, panels, key, names)}"
+    return Figure(drawing, alt=words, caption=caption, data=table, title=title)
+
+
+def _dots(
+    table: pd.DataFrame,
+    panels: Sequence[Panel],
+    key: str,
+    names: Mapping[str, str],
+    roles: Mapping[str, str],
+    pale: pd.DataFrame | None,
+    recorded: Drawable | None,
+    predictions: Sequence[Prediction],
+) -> Drawing:
     count = len(table)
     handles = _handles(recorded, predictions)
     with style.drawing():
@@ -164,7 +188,9 @@ def check_predictions(panels: Iterable[Panel], predictions: Sequence[Prediction]
     panels = list(panels)
     for made in predictions:
         if not any(_marks(panel, [made]) for panel in panels):
-            raise ParameterError(f"A prediction in {made.unit!r} has no axis on this figure.")
+            raise ParameterError(
+                f"A prediction in {made.unit!r} has no axis on this figure.", "Draw it without that one."
+            )
 
 
 def _scale(

@@ -44,22 +44,17 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         "load_lo_ns",
         "load_hi_ns",
     )
-    panels.check_predictions([panel], predictions)
-    drawing = panels.dots(
+    return panels.dots(
         table,
         [panel],
         key="row_name",
         names={},
         roles={row.row_name: style.ALONE if row.local else style.WARMUP for row in each(table)},
-        pale=None if recorded is None else frame(recorded),
+        pale=frame,
         recorded=recorded,
         predictions=predictions,
-    )
-    return Figure(
-        drawing,
-        alt=_alt(table),
+        alt="Dot plot of the time of one load by working set and memory nodes.",
         caption=_caption(table),
-        data=table,
         title="Loads from near and from far memory",
     )
 
@@ -78,8 +73,3 @@ def _caption(table: pd.DataFrame) -> str:
         for size, rows in far.groupby("working_set_bytes", sort=True)
     ]
     return f"From the farthest memory a load takes {' and '.join(parts)} as from the CPU's own node."
-
-
-def _alt(table: pd.DataFrame) -> str:
-    said = " ".join(f"{row.row_name}: {axes.time_text(row.load_ns)}." for row in each(table))
-    return f"Dot plot of the time of one load by working set and memory nodes. {said}"

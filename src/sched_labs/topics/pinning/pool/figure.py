@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, listed
-from sched_labs.draw.panels import TIME, Panel, check_predictions, dots, in_words
+from sched_labs.draw.panels import TIME, Panel, dots
 
 KIND = "pool.pinned"
 WHO = {"none": "nobody", "short": "short pieces", "long": "long pieces"}
@@ -45,31 +45,23 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the middle request and the slowest hundredth; predictions are of the latter."""
-    check_predictions(PANELS, predictions)
     table = frame(result)
     names = {
         f"{intruder}_{placement}": f"{placement}: {who}"
         for intruder, who in WHO.items()
         for placement in ("pinned", "free")
     }
-    drawing = dots(
+    return dots(
         table,
         PANELS,
         key="case",
         names=names,
         roles={case: style.DIRECT if case.endswith("pinned") else style.ALONE for case in table["case"]},
-        pale=None if recorded is None else frame(recorded),
+        pale=frame,
         recorded=recorded,
         predictions=predictions,
-    )
-    return Figure(
-        drawing,
-        alt=(
-            "Rows of dots with intervals on logarithmic axes, by placement and by who takes a CPU away. "
-            + in_words(table, PANELS, "case", names)
-        ),
+        alt="Rows of dots with intervals on logarithmic axes, by placement and by who takes a CPU away.",
         caption=_caption(table),
-        data=table,
         title="Requests of a pool whose workers are pinned or free",
     )
 

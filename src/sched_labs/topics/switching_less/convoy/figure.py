@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import NUMBER, TIME, Panel, check_predictions, dots, in_words
+from sched_labs.draw.panels import NUMBER, TIME, Panel, dots
 
 KIND = "convoy.locks"
 NAMES = {
@@ -56,23 +56,17 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw time and switches for each item; predictions are times."""
-    check_predictions(PANELS, predictions)
     table = frame(result)
-    drawing = dots(
+    return dots(
         table,
         PANELS,
         key="lock",
         names=NAMES,
         roles={"alone": style.ALONE},
-        pale=None if recorded is None else frame(recorded),
+        pale=frame,
         recorded=recorded,
         predictions=predictions,
-    )
-    return Figure(
-        drawing,
-        alt=f"Dot plots on logarithmic axes. {in_words(table, PANELS, 'lock', NAMES)}",
         caption=_caption(table.set_index("lock")),
-        data=table,
         title="Time and context switches for each item, by lock",
     )
 

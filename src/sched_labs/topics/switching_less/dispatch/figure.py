@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, each
-from sched_labs.draw.panels import NUMBER, SHARE, TIME, Panel, dots, in_words
+from sched_labs.draw.panels import NUMBER, SHARE, TIME, Panel, dots
 
 KIND = "dispatch.ways"
 NAMES = {
@@ -44,25 +44,21 @@ def frame(result: Drawable) -> pd.DataFrame:
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw three panels, a row in each for each way; a prediction is a time."""
     table = frame(result)
-    drawing = dots(
-        table,
-        PANELS,
-        key="way",
-        names=NAMES,
-        roles={"reuseport": style.ALONE},
-        pale=None if recorded is None else frame(recorded),
-        recorded=recorded,
-        predictions=predictions,
-    )
     said = ", ".join(
         f"{NAMES.get(str(row.way), str(row.way))} {axes.number_text(100 * row.busiest_share, 2)} % and "
         f"{axes.time_text(row.p99_ns, 2)}"
         for row in each(table)
     )
-    return Figure(
-        drawing,
-        alt=f"Dot plots. {in_words(table, PANELS, 'way', NAMES)}",
+    return dots(
+        table,
+        PANELS,
+        key="way",
+        names=NAMES,
+        roles={"reuseport": style.ALONE},
+        pale=frame,
+        recorded=recorded,
+        predictions=predictions,
+        alt="Dot plots.",
         caption=f"The busiest worker's share of the requests, and the p99 of quick ones: {said}.",
-        data=table,
         title="Who gets the next connection, by where the workers wait",
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import NUMBER, Panel, dots, in_words
+from sched_labs.draw.panels import NUMBER, Panel, dots
 
 KIND = "herd.wakeups"
 NAMES = {"shared": "one fd for all", "exclusive": "EPOLLEXCLUSIVE", "own": "an fd for each"}
@@ -36,24 +35,18 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw switches and returns for each event.  There is no axis for a prediction."""
-    if predictions:
-        raise ParameterError("This figure has no axis for a prediction.", "Draw it without predictions.")
     table = frame(result)
-    drawing = dots(
+    switches = table.set_index("by")["switches_per_event"].map(lambda value: axes.number_text(value, 2))
+    said = ", ".join(f"{NAMES.get(str(by), str(by))} {text}" for by, text in switches.items())
+    return dots(
         table,
         PANELS,
         key="by",
         names=NAMES,
         roles={"own": style.ALONE},
-        pale=None if recorded is None else frame(recorded),
+        pale=frame,
         recorded=recorded,
-    )
-    switches = table.set_index("by")["switches_per_event"].map(lambda value: axes.number_text(value, 2))
-    said = ", ".join(f"{NAMES.get(str(by), str(by))} {text}" for by, text in switches.items())
-    return Figure(
-        drawing,
-        alt=f"Dot plots on logarithmic axes. {in_words(table, PANELS, 'by', NAMES)}",
+        predictions=predictions,
         caption=f"Switches that one event makes among {table.threads.iloc[0]} waiting threads: {said}.",
-        data=table,
         title="Switches and returns for each event, by what the threads watch",
     )

@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import NUMBER, TIME, Panel, check_predictions, dots, in_words
+from sched_labs.draw.panels import NUMBER, TIME, Panel, dots
 
 KIND = "hops.compared"
 NAMES = {
@@ -51,23 +51,17 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND, short_times=True)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw time and kernel switches of one hop; predictions are times."""
-    check_predictions(PANELS, predictions)
     table = frame(result)
-    drawing = dots(
+    return dots(
         table,
         PANELS,
         key="by",
         names=NAMES,
         roles={name: style.ALONE for name in NAMES if name not in ("futex", "pipe")},
-        pale=None if recorded is None else frame(recorded),
+        pale=frame,
         recorded=recorded,
         predictions=predictions,
-    )
-    return Figure(
-        drawing,
-        alt=f"Dot plots on logarithmic axes. {in_words(table, PANELS, 'by', NAMES)}",
         caption=_caption(table.set_index("by")["ns_per_hop"]),
-        data=table,
         title="Time and kernel switches of one hop, by way",
     )
 

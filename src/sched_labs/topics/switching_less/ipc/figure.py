@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, listed
-from sched_labs.draw.panels import NUMBER, SHARE, Panel, check_predictions, dots, in_words
+from sched_labs.draw.panels import NUMBER, SHARE, Panel, dots
 
 KIND = "ipc.causes"
 NAMES = {
@@ -55,25 +55,19 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the loss, the switches and the neighbour's CPU by condition; no panel takes predictions."""
-    check_predictions(PANELS, predictions)
     table = frame(result)
     panels = [panel for panel in PANELS if table[panel.column].notna().any()]
-    drawing = dots(
+    return dots(
         table,
         panels,
         key="condition",
         names=NAMES,
         roles=ROLES,
-        pale=None if recorded is None else frame(recorded),
+        pale=frame,
         recorded=recorded,
-    )
-    return Figure(
-        drawing,
-        alt=(
-            "Rows of dots by what goes on beside the victim. " + in_words(table, panels, "condition", NAMES)
-        ),
+        predictions=predictions,
+        alt="Rows of dots by what goes on beside the victim.",
         caption=_caption(table),
-        data=table,
         title="One loss of work, and its causes",
     )
 

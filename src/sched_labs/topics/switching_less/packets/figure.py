@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import NUMBER, TIME, Panel, check_predictions, dots, in_words
+from sched_labs.draw.panels import NUMBER, TIME, Panel, dots
 
 KIND = "packets.udp"
 WORDS = {
@@ -47,31 +47,23 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND, short_times=True)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw cost and packets per softirq by way and size; predictions are times."""
-    check_predictions(PANELS[:1], predictions)
     table = frame(result)
     panels = [panel for panel in PANELS if table[panel.column].notna().any()]
     names = {
         str(case): f"{WORDS.get(str(way), str(way))}, {int(size):,} bytes"
         for case, way, size in zip(table["case"], table["way"], table["size_bytes"], strict=True)
     }
-    drawing = dots(
+    return dots(
         table,
         panels,
         key="case",
         names=names,
         roles=dict.fromkeys(names, style.SYSTEM),
-        pale=None if recorded is None else frame(recorded),
+        pale=frame,
         recorded=recorded,
         predictions=predictions,
-    )
-    return Figure(
-        drawing,
-        alt=(
-            "Rows of dots on logarithmic axes, by way of sending and size. "
-            + in_words(table, panels, "case", names)
-        ),
+        alt="Rows of dots on logarithmic axes, by way of sending and size.",
         caption=_caption(table),
-        data=table,
         title="What a packet and a softirq cost",
     )
 

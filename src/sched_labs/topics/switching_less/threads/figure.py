@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import SIZE, TIME, Panel, Series, check_predictions, dots, in_words, lines
+from sched_labs.draw.panels import SIZE, TIME, Panel, Series, check_predictions, dots, lines
 
 MEMORY, TOUCH, CREATION = "threads.memory", "threads.touch", "threads.creation"
 PARTS = {
@@ -67,27 +67,20 @@ def draw_memory(result: Drawable, recorded: Drawable | None, predictions: Predic
     """Draw each kind of memory for each thread; predictions are sizes."""
     table = frame(result)
     wide, panels = _wide(table)
-    check_predictions(panels, predictions)
-    pale = None
-    if recorded is not None:
-        pale = _wide(frame(recorded))[0].reindex(columns=wide.columns)
-    drawing = dots(
+    figure = dots(
         wide,
         panels,
         key="part",
         names=PARTS,
         roles={"vm": style.ALONE, "rss": style.ALONE},
-        pale=pale,
+        pale=lambda kept: _wide(frame(kept))[0].reindex(columns=wide.columns),
         recorded=recorded,
         predictions=predictions,
-    )
-    return Figure(
-        drawing,
-        alt=f"Dot plots on logarithmic axes. {in_words(wide, panels, 'part', PARTS)}",
         caption=_memory_caption(table),
-        data=table,
         title="Memory of a sleeping thread, by kind",
     )
+    figure.data = table
+    return figure
 
 
 def _memory_caption(table: pd.DataFrame) -> str:
@@ -175,25 +168,20 @@ def frame_creation(result: Drawable) -> pd.DataFrame:
 def draw_creation(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the time to start a thread and a process; predictions are times."""
     panels = [Panel("To start one and wait for its end", "ns_each", TIME, "ns_lo_each", "ns_hi_each")]
-    check_predictions(panels, predictions)
     table = frame_creation(result)
-    drawing = dots(
+    times = {str(row.what): axes.time_text(float(row.ns_each)) for _, row in table.iterrows()}
+    said = " and ".join(f"{THINGS.get(what, what)} {time}" for what, time in times.items())
+    return dots(
         table,
         panels,
         key="what",
         names=THINGS,
         roles={},
-        pale=None if recorded is None else frame_creation(recorded),
+        pale=frame_creation,
         recorded=recorded,
         predictions=predictions,
-    )
-    times = {str(row.what): axes.time_text(float(row.ns_each)) for _, row in table.iterrows()}
-    said = " and ".join(f"{THINGS.get(what, what)} {time}" for what, time in times.items())
-    return Figure(
-        drawing,
-        alt=f"Dot plot on a logarithmic axis. {in_words(table, panels, 'what', THINGS)}",
+        alt="Dot plot on a logarithmic axis.",
         caption=f"To start and to end, {said}; the first limit here is {table.binding_limit.iloc[0]}, "
         f"after {int(table.binding_threads.iloc[0]):,} more threads.",
-        data=table,
         title="Time to start a thread and a process",
     )

@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import NUMBER, TIME, Panel, check_predictions, dots, in_words
+from sched_labs.draw.panels import NUMBER, TIME, Panel, dots
 
 KIND = "timers.aligned"
 NAMES = {
@@ -42,30 +42,24 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw bursts, CPU time and lateness for each event; predictions are of the lateness."""
-    check_predictions(PANELS, predictions)
     table = frame(result)
     order = {name: place for place, name in enumerate(NAMES)}
     table = table.sort_values("by", key=lambda names: names.map(order), kind="stable", ignore_index=True)
-    drawing = dots(
-        table,
-        PANELS,
-        key="by",
-        names=NAMES,
-        roles={},
-        pale=None if recorded is None else frame(recorded),
-        recorded=recorded,
-        predictions=predictions,
-    )
     by = table.set_index("by")
     cpu = by["cpu_ns_per_event"].map(axes.time_text)
     bursts = by["bursts_per_event"].map(lambda value: axes.number_text(value, 2))
     said = "; ".join(
         f"{NAMES.get(str(name), str(name))}: {bursts[name]} and {cpu[name]}" for name in table["by"]
     )
-    return Figure(
-        drawing,
-        alt=f"Dot plots on logarithmic axes. {in_words(table, PANELS, 'by', NAMES)}",
+    return dots(
+        table,
+        PANELS,
+        key="by",
+        names=NAMES,
+        roles={},
+        pale=frame,
+        recorded=recorded,
+        predictions=predictions,
         caption=f"For each event, wake-ups of a quiet CPU and CPU time: {said}.",
-        data=table,
         title="Wake-ups, CPU time and lateness of periodic events",
     )

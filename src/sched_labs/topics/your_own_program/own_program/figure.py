@@ -6,8 +6,8 @@ import pandas as pd
 
 from sched_labs.core.errors import ResultError
 from sched_labs.draw import style
-from sched_labs.draw.base import Drawable, Figure, Predictions, also_drawn, columns, draws, provenance
-from sched_labs.draw.panels import SHARE, Panel, check_predictions, dots, in_words
+from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
+from sched_labs.draw.panels import SHARE, Panel, dots
 
 KIND = "own_program.watch"
 NAMES = {
@@ -59,25 +59,18 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw one dot for each part of the time; predictions are shares."""
-    check_predictions(PANELS, predictions)
     table = frame(result)
-    drawing = dots(
+    return dots(
         table,
         PANELS,
         key="part",
         names=NAMES,
         roles=ROLES,
-        pale=None if recorded is None else frame(recorded),
+        pale=frame,
         recorded=recorded,
         predictions=predictions,
-    )
-    return Figure(
-        drawing,
-        KIND,
-        alt=f"Dot plot. {in_words(table, PANELS, 'part', NAMES)}" + also_drawn(recorded, predictions),
+        alt="Dot plot.",
         caption=_caption(table),
-        provenance=provenance(result, recorded),
-        data=table,
         title="Where the time went that the program's threads wanted",
     )
 
