@@ -207,6 +207,34 @@ def test_copies_of_one_image_are_two_machines(fast: None, tmp_path: Path, answer
     assert found.rows() == {"boota", "bootb"}
 
 
+@pytest.mark.parametrize("mark", ["../../outside", "/tmp/x", "a/b", "", "worker-1", "A", "²", "a" * 41])
+def test_what_a_worker_calls_its_machine_names_no_file_elsewhere(
+    fast: None, tmp_path: Path, answer: dict[str, Any], mark: str
+) -> None:
+    """A worker of two marks: the boot's is as it should be, the machine's is a path."""
+
+    def ask(worker: str, question: dict[str, Any]) -> FakeFuture:
+        marks = {"good": ("b0", "good"), "bad": ("b1", mark)}[worker]
+        said = {"boot": marks[0], "machine": marks[1], "version": __version__, "answer": answer}
+        return FakeFuture(f"{worker}-{question['do']}", json.dumps(said))
+
+    fake = FakeCluster({"good": "", "bad": ""}, lambda _: answer)
+    fake.ask = ask  # type: ignore[method-assign]
+    found, _ = run(fake, tmp_path / "in" / "here")
+    assert found.rows() == ({"good"} if mark else {"good", "b1"})
+    assert {one.name for one in tmp_path.rglob("*.row.json")} == {f"{one}.row.json" for one in found.rows()}
+    assert [one.name for one in tmp_path.iterdir()] == ["in"] and not list(Path("/tmp").glob("x.*.json"))
+
+
+@pytest.mark.parametrize("lacks", [5, {"a": 1}, "x" * 10_000, [["\x1b[2J"] * 3] * 40, None])
+def test_whatever_a_machine_lacks_the_doctor_goes_on(fast: None, lacks: Any) -> None:
+    fake = FakeCluster({"a": "aa", "b": "bb"}, lambda worker: {"lacks": lacks} if worker == "a" else {})
+    found = engine.doctor(fake)  # type: ignore[arg-type]
+    assert set(found.answers) == {"aa", "bb"}
+    said = found.answers["aa"]["lacks"]
+    assert len(said) <= 10 and all(one.isprintable() and len(one) <= 300 for one in said)
+
+
 def _spoiled(answer: dict[str, Any], **changed: Any) -> dict[str, Any]:
     return {**answer, "row": {**answer["row"], **changed}}
 

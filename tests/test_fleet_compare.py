@@ -20,7 +20,7 @@ from conftest import ROOT
 from sched_labs import cli
 from sched_labs.book import cut
 from sched_labs.core.errors import ParameterError
-from sched_labs.fleet import compare, drift, recorded, report, store, strips, tables
+from sched_labs.fleet import compare, drift, recorded, report, row, store, strips, tables
 
 SLOW = (3, 200, 333, 500, 991, 999)
 
@@ -163,6 +163,26 @@ def test_the_report_escapes_what_machines_say_and_lists_who_is_missing(tmp_path:
     assert "<script" not in page and "<img" not in page and "<b>" not in page
     assert "feedfeed, made.up0: busy" in page and "bad.row.json" in page
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
+
+
+def test_no_fact_of_a_machine_takes_the_place_of_its_mark_or_its_round() -> None:
+    made = fleets.rows(8, 1, numbers=2)
+    victim = made[1][0]
+    made[0][2]["facts"] |= {"machine": victim, "round": "9999", "round_bytes": 1, "kernel": "of nobody"}
+    fleet = tables.of(made, [], {})
+    assert list(fleet.machines.index) == [machine for machine, *_ in made]
+    assert fleet.machines.loc[victim, "kernel"] == made[1][2]["facts"]["kernel"]
+    assert report.html(fleet, compare.compare(fleet))
+
+
+@pytest.mark.parametrize("value", [5e-324, 9.9e17, 0, -1.0])
+def test_a_number_that_is_far_from_all_others_leaves_the_report_to_them(value: float) -> None:
+    made = fleets.rows(8, 1, numbers=2)
+    made[0][2]["numbers"][0][2:] = [value, None, None]
+    row.checked(made[0][2])
+    fleet = tables.of(made, [], {})
+    page = report.html(fleet, compare.compare(fleet))
+    assert "case 1" in page and len(page) < 100_000
 
 
 def test_the_recorded_guests_are_as_the_page_says() -> None:

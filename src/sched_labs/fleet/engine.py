@@ -164,8 +164,9 @@ class Asking:
                 one.machine.why = None
 
     def _greeted(self, worker: str, said: dict[str, Any]) -> None:
-        boot, machine, version = (str(said.get(key, ""))[:40] for key in ("boot", "machine", "version"))
-        if (boot or machine).isalnum():
+        boot, machine, version = (str(said.get(key, "")) for key in ("boot", "machine", "version"))
+        # Either may become the name of its files.
+        if (boot or machine) and all(store.MARK.fullmatch(one) for one in (boot, machine) if one):
             self.greetings.append((boot or machine, machine or boot, version, worker))
         else:
             self.strangers[worker] = ("unknown", "A worker does not know which machine it is on.")
@@ -185,7 +186,7 @@ class Asking:
             one = self.of[worker] = self.machines.setdefault(name, Machine(name))
             one.workers.add(worker)
             if version != __version__:
-                had = f"it has sched-labs {version}" if version else "it has no sched-labs"
+                had = f"it has sched-labs {version:.40}" if version else "it has no sched-labs"
                 self._miss(one, "refused", f"{had}, and here is {__version__}: --install brings this one.")
         self.greetings.clear()
 
@@ -306,9 +307,10 @@ def doctor(cluster: Cluster, kind: str = "", *, tell: Tell = lambda _: None) -> 
     answers: dict[str, dict[str, Any]] = {}
 
     def take(machine: str, said: dict[str, Any]) -> None:
+        facts, lacks = said.get("facts"), said.get("lacks")
         answers[machine] = {
-            "facts": row.plain(said["facts"]) if isinstance(said.get("facts"), dict) else {},
-            "lacks": [_shown(str(one)) for one in list(said.get("lacks") or [])[:10]],
+            "facts": row.plain(facts) if isinstance(facts, dict) else {},
+            "lacks": [_shown(str(one)) for one in lacks[:10]] if isinstance(lacks, list) else [],
             "instrument": _shown(str(said.get("instrument") or "")),
             "busy": bool(said.get("holder")),
         }

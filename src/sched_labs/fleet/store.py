@@ -29,7 +29,7 @@ WHY = ("busy", "failed", "lacking", "refused", "silent", "unknown", "vanished")
 _ROUND = "%Y%m%dT%H%M%SZ"
 _ROUNDS = re.compile(r"\d{8}T\d{6}Z")
 _KIND = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
-_MACHINE = re.compile(r"[0-9a-z-]{1,40}")
+MARK = re.compile(r"[0-9a-z]{1,40}")  # of a machine, which names its files
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def read(one: Round, problems: dict[str, str]) -> Iterator[tuple[str, dict[str, 
     """(machine, row) of a round; files that are no rows are left out, and named in `problems`."""
     for entry in sorted(os.scandir(one.folder), key=lambda entry: entry.name):
         machine, _, rest = entry.name.partition(".")
-        if rest != "row.json" or not _MACHINE.fullmatch(machine):
+        if rest != "row.json" or not MARK.fullmatch(machine):
             continue
         try:
             yield machine, row.parse(_content(Path(entry.path)))

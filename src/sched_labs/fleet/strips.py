@@ -24,6 +24,7 @@ MOST_ROWS = 10  # of a figure
 MOST_GROUPS = 8
 _MANY = 60  # dots of a row, above which those that cover one another are drawn once
 _BINS = 140
+_FARTHEST = 1e9  # times the median: whatever is beyond stands there
 
 
 def draw(
@@ -73,7 +74,8 @@ def of_kind(fleet: Fleet, compared: Compared, kind: str, by: str | None = None) 
     table["name"], table["column"] = table["name"].astype(str), table["column"].astype(str)
     if table.empty:
         return None
-    table["ratio"] = table["value"] / table.groupby(["name", "column"])["value"].transform("median")
+    middles = table.groupby(["name", "column"])["value"].transform("median")
+    table["ratio"] = (table["value"] / middles).clip(1 / _FARTHEST, _FARTHEST)
     odd = {(row["machine"], row["name"], row["column"]) for row in compared.odd.to_dict("records")
            if row["kind"] == kind}  # fmt: skip
     table["odd"] = [one in odd for one in zip(table["machine"], table["name"], table["column"], strict=True)]

@@ -137,4 +137,5 @@ def traits(facts: dict[str, Any]) -> dict[str, str]:
         # none and voluntary: kernel code gives the CPU up where it says so, and nowhere else.
         gives = preemption.partition(" ")[0] in ("none", "voluntary")
         found["kernel code preempted"] = "no" if gives else "yes"
-    return found
+    # A fact takes no place of what the table itself says of a row.
+    return {name: value for name, value in found.items() if name not in ("machine", "round")}
