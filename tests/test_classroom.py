@@ -22,7 +22,7 @@ import pytest
 from waiting import wait_until
 
 from sched_labs import claims, cli
-from sched_labs.classroom import board, card, collector, wall
+from sched_labs.classroom import board, bounded, card, collector, wall
 from sched_labs.core import result
 from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
 from sched_labs.fleet import report
@@ -325,7 +325,7 @@ def test_silence_dripping_and_resets_keep_no_place_from_honest_cards(
     server: collector.Collector, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An adversary of three kinds holds twice as many connections as there are places."""
-    monkeypatch.setattr(collector, "MOST_AT_ONCE", 64)
+    monkeypatch.setattr(bounded, "MOST_AT_ONCE", 64)
     address = ("127.0.0.1", server.server_address[1])
     adversaries = [socket.create_connection(address) for _ in range(128)]
     ended = threading.Event()
@@ -408,7 +408,7 @@ def test_who_tries_many_codes_at_once_does_not_see_which_was_right(server: colle
 def test_a_flood_of_wrong_codes_makes_no_flood_of_threads(
     server: collector.Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "MOST_AT_ONCE", 64)
+    monkeypatch.setattr(bounded, "MOST_AT_ONCE", 64)
     before = threading.active_count()
     with sends_from(server, "127.0.0.2") as send:
         for number in range(500):

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 from conftest import apart
 
-from sched_labs.classroom import card, demo
+from sched_labs.classroom import bounded, card, demo
 from sched_labs.core import result
 from sched_labs.core.errors import ParameterError, SchedLabError
 
@@ -307,6 +308,20 @@ def test_only_who_knows_the_address_gets_in(served: Any) -> None:
     assert status(server.address + "do/reset", "POST") == 204
     with pytest.raises(SchedLabError, match="is taken"):
         demo.Server(server.stage, server.server_address[1])
+
+
+def test_silent_connections_take_no_place_from_the_page(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is on this machine can connect, without the key: with twice as many as there are places."""
+    monkeypatch.setattr(bounded, "MOST_AT_ONCE", 32)
+    server = served(TINY)
+    before = threading.active_count()
+    silent = [socket.create_connection(server.server_address) for _ in range(64)]
+    try:
+        assert status(server.address + "state") == 200
+        assert len(server.connected) <= 32 and threading.active_count() - before <= 40
+    finally:
+        for one in silent:
+            one.close()
 
 
 @pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

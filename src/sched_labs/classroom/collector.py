@@ -3,8 +3,7 @@
 It has no Jupyter interface and serves nothing: it takes a card by POST, checks it, and writes it to a folder.
 Students name the code that is on the screen.  Those of one address are looked at one after the other, and
 after a wrong one the next has to wait; other addresses do not.
-A connection has a few seconds in all, and of very many the oldest ends first: who says nothing, or says it
-slowly, keeps no place from those who send a card.
+A connection has a few seconds in all, and of very many the oldest ends first (`bounded.py`).
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ import contextlib
 import hmac
 import re
 import secrets
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,10 +27,9 @@ from ..core.errors import ResultError, SchedLabError
 from ..core.store import write_text
 from . import card
 from .board import MOST_CARDS
+from .bounded import WAIT_S, Bounded, hang_up
 
 PATH = "/card"
-WAIT_S = 10.0  # for a client, from its first word to its last
-MOST_AT_ONCE = 256  # connections
 DOUBT_S = 0.1  # for a wrong code, before the next one is looked at: who tries all codes is at it for a day
 MOST_IN_TURN = 64  # codes of one address that wait to be looked at
 _UNREAD_BYTES = 1 << 20  # of a card that is too large: read all the same, so that its sender hears why
@@ -40,29 +37,21 @@ _ANSWER_BYTES = 1000
 _NAME = re.compile(r"card-[0-9a-f]{16}\.json")
 
 
-def _hang_up(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
 class RepeatedError(SchedLabError):
     """A card that is here already."""
 
 
-class Receiver(abc.ABC, ThreadingHTTPServer):
+class Receiver(abc.ABC, Bounded):
     """A server that keeps what a room sends; `code` is what senders have to name."""
 
-    daemon_threads = True
-    request_queue_size = 128  # a whole room at once
     path = PATH
 
     def __init__(self, address: str, port: int, code: str | None = None) -> None:
         self.code = code or f"{secrets.randbelow(1_000_000):06d}"
-        self.keeping, self.counting = threading.Lock(), threading.Lock()
+        self.keeping = threading.Lock()
         self.turns: dict[
             str, tuple[threading.Lock, int]
         ] = {}  # of an address: whose turn it is, and how many wait
-        self.connected: dict[socket.socket, float] = {}  # since when, the oldest first
         try:
             super().__init__((address, port), _Handler)
         except (OSError, OverflowError, UnicodeError, TypeError) as error:  # of which Python has all four
@@ -102,35 +91,11 @@ class Receiver(abc.ABC, ThreadingHTTPServer):
                 if waiting > 1:
                     self.turns[address] = lock, waiting - 1
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer it in a thread; the oldest connection makes room for it if need be."""
-        with self.counting:
-            if len(self.connected) >= MOST_AT_ONCE:
-                self._end(next(iter(self.connected)))
-            self.connected[request] = time.monotonic()
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        with self.counting:
-            self.connected.pop(request, None)
-        super().shutdown_request(request)
-
     def service_actions(self) -> None:
         """End, twice a second, the connections that have had their time."""
         with self.counting:
             while self.connected and time.monotonic() - next(iter(self.connected.values())) > WAIT_S:
-                self._end(next(iter(self.connected)))
-
-    def _end(self, request: socket.socket) -> None:
-        # Its thread, which reads from it, comes to an end by itself.
-        del self.connected[request]
-        _hang_up(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that is gone is none; and nobody's address is written down."""
-        error = sys.exception() if sys.version_info >= (3, 12) else sys.exc_info()[1]
-        if not isinstance(error, OSError):
-            print(f"\nA card could not be taken: {error!r:.200}", file=sys.stderr)
+                self.end(next(iter(self.connected)))
 
 
 class Collector(Receiver):
@@ -253,7 +218,7 @@ def _post(data: bytes, to: str, code: str, path: str) -> tuple[int, str]:
     with contextlib.closing(connection):
         connection.connect()
         # The socket's own limit is for each piece: a server that drips has one by one.
-        over = threading.Timer(WAIT_S, _hang_up, (connection.sock,))
+        over = threading.Timer(WAIT_S, hang_up, (connection.sock,))
         over.start()
         end = time.monotonic() + WAIT_S
         try:

@@ -15,14 +15,14 @@ import subprocess
 import sys
 import threading
 from html import escape
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from ..core import registry, result
 from ..core.errors import SchedLabError
 from ..run import scratch
-from . import board, card
+from . import board, bounded, card
 
 PAGE = Path(__file__).with_name("demo.html")
 # What "next" goes through; an experiment without an entry has one regime, its defaults.
@@ -198,10 +198,8 @@ def _words(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-class Server(ThreadingHTTPServer):
+class Server(bounded.Bounded):
     """Serves one stage under a secret path."""
-
-    daemon_threads = True
 
     def __init__(self, stage: Stage, port: int) -> None:
         self.stage, self.key = stage, secrets.token_hex(16)
@@ -219,6 +217,7 @@ class Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: Server
+    timeout = bounded.WAIT_S  # other users of this machine can connect, too
 
     def do_GET(self) -> None:
         if self.path == f"/{self.server.key}/":
