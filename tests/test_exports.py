@@ -52,6 +52,31 @@ def test_csv_comes_back_as_it_was(result: Result, tmp_path: Path) -> None:
     assert again["waited_ns"].tolist() == [800_000, 8_000]
 
 
+HOSTILE = ("=cmd|'/C c'!A0", "+1", "-1+2", "@SUM(1)", "\tx", "\r=1", 'a;b\nc 99 "q",', "\ufffd</script>")
+
+
+def test_what_a_thread_is_called_is_no_formula_and_no_line_of_its_own(result: Result, tmp_path: Path) -> None:
+    """A program may call its threads whatever it likes, and the file is opened by somebody else."""
+    for name in HOSTILE:
+        result.data["name"] = name
+        result.tables["turns"]["name"] = name
+        result.tables["stacks"] = pd.DataFrame(
+            {"name": [name], "state": ["S"], "stack": ["a;b"], "times": [1], "off_cpu_ns": [5000]}
+        )
+        for table in ("turns", "threads", "stacks"):
+            again = pd.read_csv(exports.write(result, tmp_path / "a.csv", table), dtype=str)
+            assert len(again) == len(exports._table(result, table))
+            for cell in again["name"]:
+                assert cell.removeprefix("'") == name.replace("\r", " ") and cell.strip()[0] not in "=+-@", (
+                    cell
+                )
+        (line,) = exports.write(result, tmp_path / "a.folded").read_text().splitlines()
+        frames, _, weight = line.rpartition(" ")
+        assert len(frames.split(";")) == 4 and weight == "5" and line.isprintable()
+        if importlib.util.find_spec("perfetto"):
+            assert exports.write(result, tmp_path / "a.perfetto").stat().st_size > 100
+
+
 def test_what_cannot_be_written_is_refused(
     result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

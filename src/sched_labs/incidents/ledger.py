@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ COLUMNS = (
     *("story", "seed", "started_at", "score", "cause_at_s", "evidence_at_s", "repaired_at_s"),
     *("hints", "wrong_causes", "wrong_values", "checks", "revealed", "given", "measured"),
 )
+_WORDS = ("story", "started_at")
 _SUMMED = ("hints", "wrong_causes", "wrong_values", "checks")
 _MOST = 500  # incidents that are kept
 
@@ -34,9 +33,19 @@ def entries() -> list[dict[str, Any]]:
         raise ResultError(
             f"Cannot read {_file()}: {error}.", "Move the file away; a new one is begun."
         ) from error
-    if not isinstance(kept, list) or not all(isinstance(one, dict) for one in kept):
+    if not isinstance(kept, list) or not all(map(_is_entry, kept)):
         raise ResultError(f"{_file()} holds no incidents.", "Move the file away; a new one is begun.")
     return kept
+
+
+def _is_entry(one: Any) -> bool:
+    """Whether it is what `note` writes: words, numbers, and counts that can be added to."""
+    if not isinstance(one, dict):
+        return False
+    words = all(isinstance(one.get(key), str) and one[key].isprintable() for key in _WORDS)
+    numbers = {key: one[key] for key in COLUMNS if key in one and key not in (*_WORDS, "revealed")}
+    counts = all(type(numbers.get(key, 0)) is int for key in ("seed", "score", *_SUMMED))
+    return words and counts and all(type(value) in (int, float) for value in numbers.values())
 
 
 def _find(kept: list[dict[str, Any]], running: Running) -> dict[str, Any]:
@@ -91,8 +100,9 @@ def score(entry: dict[str, Any]) -> int:
 
 def export(path: Path) -> None:
     """Write it all for a teacher, as CSV: nothing in it names a person or a machine."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, COLUMNS, extrasaction="ignore", restval="", lineterminator="\n")
-    table.writeheader()
-    table.writerows(entries())
-    store.write_text(path, text.getvalue())
+    import pandas as pd
+
+    from ..core.spreadsheet import csv
+
+    table = pd.DataFrame(entries(), columns=list(COLUMNS), dtype=object)
+    store.write_text(path, csv(table))

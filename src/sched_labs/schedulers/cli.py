@@ -157,6 +157,7 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _bout(options: argparse.Namespace) -> None:
+    from ..core.spreadsheet import csv
     from ..core.store import write_text
     from .bouts import bout
 
@@ -164,7 +165,7 @@ def _bout(options: argparse.Namespace) -> None:
     _print(found)
     print(f"\n{found.provenance_line()}")
     if options.csv:
-        write_text(options.csv, found.rows.to_csv(index=False))
+        write_text(options.csv, csv(found.rows))
     if options.plot:
         found.plot().save(options.plot)
     if found.timing == "deterministic":

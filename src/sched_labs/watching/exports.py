@@ -1,6 +1,7 @@
 """A watch for other programs: a trace for Perfetto, folded stacks, Parquet and CSV.
 
-The suffix says which: .perfetto or .pftrace, .folded, .parquet, .csv.
+The suffix says which: .perfetto or .pftrace, .folded, .parquet, .csv.  Names are those that programs gave
+their threads: a spreadsheet calculates none of them, and none begins a frame or a line of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pandas as pd
 
 from ..core.errors import ParameterError, ResultError
 from ..core.result import Result
+from ..core.spreadsheet import csv
 from ..core.store import at_home, write_bytes
 from ..probes.switches import STATES
 from . import lanes, page
@@ -65,7 +67,7 @@ def _table(result: Result, name: str) -> pd.DataFrame:
 
 
 def _csv(result: Result, table: str) -> bytes:
-    return _table(result, table).to_csv(index=False).encode()
+    return csv(_table(result, table)).encode(errors="backslashreplace")
 
 
 def _parquet(result: Result, table: str) -> bytes:

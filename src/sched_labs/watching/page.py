@@ -123,8 +123,13 @@ def folded(result: Result) -> str:
     rows = result.tables["stacks"]
     whole = rows.groupby(["name", "state", "stack"])[["off_cpu_ns"]].sum().reset_index()
     lines = [
-        f"{row['name']};{row['state']};{row['stack']} {row['off_cpu_ns'] // 1000}\n"
+        f"{_frame(row['name'])};{row['state']};{row['stack']} {row['off_cpu_ns'] // 1000}\n"
         for row in whole.to_dict("records")
         if row["off_cpu_ns"] >= 1000
     ]
     return "".join(lines)
+
+
+def _frame(name: str) -> str:
+    """A thread's name as one frame of one line."""
+    return "".join(one if one.isprintable() and one != ";" else "?" for one in name)
