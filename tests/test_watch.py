@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import html
 import math
@@ -478,6 +479,20 @@ def test_the_other_end_of_a_unix_socket_is_found() -> None:
         assert clients.others([server.pid], [os.getpid(), os.getppid()]) == [os.getpid()]
         server.kill()
     here.close()
+
+
+def test_whoever_sends_to_a_datagram_socket_is_at_its_other_end() -> None:
+    if not unix_sockets_are_told():
+        pytest.skip("this kernel does not tell who is at the other end of a Unix socket")
+    with contextlib.ExitStack() as held:
+        here, there = (held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) for _ in range(2))
+        here.bind("")  # the kernel chooses a name
+        there.connect(here.getsockname())
+        server = held.enter_context(subprocess.Popen(["sleep", "100"], stdin=here))
+        held.callback(server.kill)
+        here.close()
+        assert clients.others([server.pid], [os.getpid(), os.getppid()]) == [os.getpid()]
+        assert clients.others([os.getpid()], [server.pid]) == [server.pid]
 
 
 def unix_message(inode: int, *attributes: bytes, kind: int = 20) -> bytes:

@@ -41,7 +41,8 @@ def others(pids: Iterable[int], candidates: Iterable[int]) -> list[int]:
     mine = {inode for pid in own for inode in _sockets(pid)}
     far = {(there, here) for inode, (here, there) in ends.items() if inode in mine}
     theirs = {inode for inode, pair in ends.items() if pair in far} - mine
-    theirs |= {there for here, there in unix_pairs() if here in mine} - mine
+    # The socket of a datagram server knows none of those that are connected to it.
+    theirs |= {end for pair in unix_pairs() if mine.intersection(pair) for end in pair} - mine
     looked = list(dict.fromkeys(pid for pid in candidates if pid not in own))[:MOST_LOOKED_AT]
     return [pid for pid in looked if theirs and theirs & _sockets(pid)]
 
