@@ -100,7 +100,7 @@ def started(folder: Path, patch: pytest.MonkeyPatch, *words: str, by: tuple[str,
         room = Room(process, environment)
         try:
             room.wait_for_alarm()
-            room.mark = owner_mark(desk.running().state["pid"])
+            room.mark = desk.running().owner
             yield room
         finally:
             process.send_signal(signal.SIGINT)

@@ -8,6 +8,7 @@ import csv
 import functools
 import json
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -39,6 +40,7 @@ from sched_labs.incidents import (
 )
 from sched_labs.incidents import cli as incident_cli
 from sched_labs.incidents.desk import Running
+from sched_labs.workloads.launch import owner_mark
 
 ROOT = checkout().root
 NAMES = story.names()
@@ -346,6 +348,17 @@ def test_a_ledger_that_somebody_changed_is_refused(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(ResultError, match="Move the file away"):
             ledger.entries()
+
+
+def test_stop_ends_the_incident_and_nobody_who_has_its_number_by_now() -> None:
+    with subprocess.Popen(["sleep", "100"]) as one:
+        pid, _, began = owner_mark(one.pid).partition(":")
+        desk._tell(f"{pid}:{int(began) - 1}")  # whose number is used again
+        with pytest.raises(subprocess.TimeoutExpired):
+            one.wait(0.2)
+        desk._tell(f"{pid}:{began}")
+        assert one.wait(10) == -signal.SIGTERM
+    desk._tell(f"{pid}:{began}")  # who has gone
 
 
 # ---- bad input ----

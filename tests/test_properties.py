@@ -15,6 +15,7 @@ import os
 import string
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -31,7 +32,11 @@ from sched_labs.classroom import board, card, collector
 from sched_labs.core import jsontext, lock, registry, result, store
 from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
 from sched_labs.core.result import Result
-from sched_labs.fleet import report, row
+from sched_labs.fleet import compare, report, row
+from sched_labs.fleet import tables as fleet_tables
+from sched_labs.incidents import causes, judge, story
+from sched_labs.incidents import desk as incidents_desk
+from sched_labs.incidents import ledger as incidents_ledger
 from sched_labs.kernels import names as kernel_names
 from sched_labs.kernels import wire
 from sched_labs.kernels.errors import UnknownKernelError
@@ -40,6 +45,7 @@ from sched_labs.limits import quotas
 from sched_labs.machine import files
 from sched_labs.probes.helper import btf, protocol, watching
 from sched_labs.probes.helper.protocol import Refused
+from sched_labs.reader import tried
 from sched_labs.run.base import Run
 from sched_labs.server import desk
 from sched_labs.workloads import launch
@@ -66,7 +72,7 @@ def cases(share: int, *arguments: Any, **named: Any) -> Callable[[Any], Any]:
 
 
 def test_the_cases_add_up() -> None:
-    assert sum(_shares) == 1000
+    assert sum(_shares) == 1060
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -329,6 +335,85 @@ def test_a_row_survives_being_kept_or_is_refused(sent: str) -> None:
         return
     kept = row.text(found).encode()
     assert row.parse(kept) == found and len(kept) <= row.LARGEST_BYTES
+
+
+@cases(5, st.lists(mutated(ROW).map(text_of), min_size=1, max_size=3))
+def test_a_report_is_drawn_of_whatever_rows_are_taken(sent: list[str]) -> None:
+    rows = []
+    for number, text in enumerate(sent):
+        with contextlib.suppress(SchedLabError):
+            rows.append((f"{number:016x}", datetime(2026, 1, 1, tzinfo=UTC), row.parse(text.encode())))
+    assume(rows)
+    fleet = fleet_tables.of(rows, [], {})
+    assert set(fleet.machines.index) == {machine for machine, _, _ in rows}
+    assert len(report.html(fleet, compare.compare(fleet))) < 300_000
+
+
+# ---- incidents, and runs for Try ----
+
+INCIDENT = {
+    "story": "ledger", "seed": 9, "started_at": "2026-01-01", "score": 35, "cause_at_s": 50, "hints": 1,
+    "given": 2.5, "measured": 2, "revealed": True,
+}  # fmt: skip
+
+
+@cases(20, mutated([INCIDENT, INCIDENT]).map(text_of) | JSON.map(repr))
+def test_whatever_stands_in_the_ledger_of_incidents_is_used_or_told(text: str) -> None:
+    file = store.data_folder() / "incidents.json"
+    store.write_text(file, text)
+    for words in ([], ["--export", str(store.data_folder() / "incidents.csv")]):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            assert cli.main(["incident", "score", *words]) in (0, 2)
+    with contextlib.suppress(ResultError):
+        assert all(0 <= incidents_ledger.score(one) <= 100 for one in incidents_ledger.entries())
+    file.unlink()
+
+
+STATE = {
+    "name": "ledger", "seed": 9, "without": [], "cause": "", "owner": "4711:815", "group": ["/a", "v1"],
+    "pids": {"service": 4712}, "started_at": "2026-01-01", "room": None,
+}  # fmt: skip
+
+
+@cases(15, mutated(STATE).map(text_of) | JSON.map(repr))
+def test_whatever_stands_in_the_state_of_an_incident_is_one_or_told(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(incidents_desk, "_runs", lambda: True)
+        patch.setattr(incidents_desk, "place", lambda: store.data_folder() / "incident")
+        store.write_text(incidents_desk.place() / "state.json", text)
+        with contextlib.suppress(SchedLabError):
+            found = incidents_desk.running()
+            assert found.plan.name in story.names() and int(found.owner.partition(":")[0]) >= 0
+            assert all(type(pid) is int for pid in found.pids.values()) and found.names
+
+
+@cases(10, WORDS | st.from_regex(r"-?[0-9]{1,400}(\.[0-9]{1,9})? ?(%|ms/s|1/s)?", fullmatch=True), WORDS)
+def test_an_answer_to_an_incident_is_judged_or_refused(value: str, cause: str) -> None:
+    with contextlib.suppress(ParameterError):
+        assert abs(judge.number(value)) < float("inf")
+    with contextlib.suppress(ParameterError):
+        assert causes.find(cause).name in causes.CAUSES
+    with contextlib.suppress(ParameterError):
+        assert story.of_class(cause)[0] in story.names()
+
+
+TRIED = [
+    {
+        "words": {"hogs": "3"},
+        "figure": {"svg": "<svg/>", "caption": "a", "provenance": "b", "width": 7.5},
+    }
+]
+
+
+@cases(10, mutated(TRIED).map(text_of) | JSON.map(repr))
+def test_whatever_stands_in_a_file_for_try_is_shown_or_told(text: str) -> None:
+    place = store.data_folder() / "tried.json"
+    store.write_text(place, text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tried, "_place", lambda kind: place)
+        with contextlib.suppress(ResultError):
+            for words, figure in tried.figures("slices.sweep"):
+                assert all(isinstance(word, str) for word in words.values()) and "<figure" in figure
 
 
 # ---- cards ----

@@ -165,7 +165,7 @@ def run(
             "seed": plan.seed,
             "without": list(without),
             "cause": cause,
-            "pid": os.getpid(),
+            "owner": owner_mark(),
             "started_at": store.now(),
             "alarm_s": time.time(),
             "ends_s": time.time() + limit_s,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import jsontext, registry, store
-from ..core.errors import ParameterError, SchedLabError
+from ..core.errors import ParameterError, ResultError, SchedLabError
 from ..draw import svg
 from ..draw.base import Figure
 
@@ -52,15 +52,37 @@ VALUES: Mapping[str, Sequence[Mapping[str, str]]] = {
     "packets.udp": [{"batch": "64"}],
 }
 
+_FIGURE = {"svg": str, "caption": str, "provenance": str, "width": float}  # as it is kept
+_AGAIN = "Record them again: python -m sched_labs.reader.tried {}"
+
 
 def figures(kind: str) -> list[tuple[dict[str, str], str]]:
-    """What ships: for each run the words that were chosen in the form, and its figure as a page has it."""
+    """What ships: for each run the words that were chosen in the form, and its figure as a page has it.
+
+    Raises ResultError for a file that `main` did not write.
+    """
     try:
         place = _place(kind)
     except ParameterError:
         return []  # no experiment of the register
-    kept = jsontext.parse(place.read_bytes()) if place.is_file() else []
+    try:
+        kept = jsontext.parse(place.read_bytes()) if place.is_file() else []
+    except (OSError, ValueError) as error:
+        raise ResultError(f"Cannot read {place}: {error!s:.200}.", _AGAIN.format(kind)) from error
+    if not isinstance(kept, list) or not all(map(_is_kept, kept)):
+        raise ResultError(f"{place} holds no runs for *Try*.", _AGAIN.format(kind))
     return [(one["words"], svg.page_figure(**one["figure"])) for one in kept]
+
+
+def _is_kept(one: Any) -> bool:
+    words, figure = (one.get("words"), one.get("figure")) if isinstance(one, dict) else (None, None)
+    return (
+        isinstance(words, dict)
+        and all(isinstance(word, str) for word in words.values())
+        and isinstance(figure, dict)
+        and {name: type(value) for name, value in figure.items()} in (_FIGURE, _FIGURE | {"width": int})
+        and 0 < figure["width"] < 1e5
+    )
 
 
 def drawn(figure: Figure) -> dict[str, Any]:
