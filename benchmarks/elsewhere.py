@@ -24,8 +24,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from run import alternate
-from table import Line, NotMeasurable, conclude, ratio_interval
+from table import Line, NotMeasurable, alternate, conclude, ratio_interval
 
 from sched_labs import workloads
 from sched_labs.core import lock

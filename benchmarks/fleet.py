@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from table import Line, NotMeasurable, ratio_interval, remark_on, show
+from table import Line, NotMeasurable, alternate, ratio_interval, remark_on, show
 
 from sched_labs.core.errors import SchedLabError
 from sched_labs.fleet import cluster as clusters
@@ -35,20 +35,15 @@ def _heard(cluster: clusters.Cluster, worker: str) -> None:
 def lines() -> list[Line]:
     """A worker is asked which machine it is on, and for the length of a word, in turns."""
     what = "a question to a fleet's worker / Dask's smallest task"
-    ours: list[float] = []
-    theirs: list[float] = []
     try:
         with clusters.connect() as cluster:
             (worker,) = cluster.workers()
-            sides = (
-                (ours, lambda: _heard(cluster, worker)),
-                (theirs, lambda: cluster.client.submit(len, "x", workers=[worker], pure=False).result()),
+            ask = cluster.client.submit
+            ours, theirs = alternate(
+                lambda: _block(lambda: _heard(cluster, worker)),
+                lambda: _block(lambda: ask(len, "x", workers=[worker], pure=False).result()),
+                blocks=BLOCKS,
             )
-            for block in range(-1, BLOCKS):
-                for found, ask in sides if block % 2 else reversed(sides):
-                    took = _block(ask)
-                    if block >= 0:
-                        found.append(took)
     except (SchedLabError, NotMeasurable) as error:
         return [Line(what, "not measurable", f"< {TARGET:g}", None, str(error).replace("\n", " "))]
     ratio, low, high = ratio_interval(ours, theirs)

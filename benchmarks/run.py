@@ -21,7 +21,7 @@ from pathlib import Path
 import fleet
 import numpy as np
 import switching
-from table import Line, NotMeasurable, conclude, ratio_interval
+from table import Line, NotMeasurable, alternate, conclude, ratio_interval
 
 from sched_labs import workloads
 from sched_labs.core import lock
@@ -46,18 +46,6 @@ QUANTILES = (0.5, 0.9, 0.99)
 THREADS = ("--by", "pipe", "--between", "threads", "--trials", "3", "--round-trips", str(ROUND_TRIPS))
 LONG = ("--by", "pipe", "--between", "processes", "--trials", "1", "--round-trips", str(10 * ROUND_TRIPS))
 FLOOD = ("--by", "yield", "--between", "threads", "--trials", "1", "--round-trips", "300000")
-
-
-def alternate(*sides: Callable[[], float], blocks: int = BLOCKS) -> list[list[float]]:
-    """The values of each side; the order of the sides turns round each block.  One block warms up."""
-    values: list[list[float]] = [[] for _ in sides]
-    for block in range(-1, blocks):
-        order = range(len(sides)) if block % 2 else reversed(range(len(sides)))
-        for side in order:
-            value = sides[side]()
-            if block >= 0:
-                values[side].append(value)
-    return values
 
 
 def our_pipe_ns(cpu: int) -> float:
@@ -88,7 +76,7 @@ def against_perf(cpu: int) -> list[Line]:
     what = "pipe ping-pong / perf bench sched pipe"
     target = f"1 ± {RATIO_TARGET}"
     try:
-        ours, theirs = alternate(lambda: our_pipe_ns(cpu), lambda: perf_pipe_ns(cpu))
+        ours, theirs = alternate(lambda: our_pipe_ns(cpu), lambda: perf_pipe_ns(cpu), blocks=BLOCKS)
     except NotMeasurable as error:
         return [Line(what, "not measurable", target, None, str(error))]
     ratio, low, high = ratio_interval(ours, theirs)
