@@ -17,7 +17,7 @@ from test_experiments import gone
 
 from sched_labs import workloads
 from sched_labs.core.errors import ParameterError, ProbeError, WorkloadError
-from sched_labs.core.result import Result
+from sched_labs.core.result import Result, recorded
 from sched_labs.probes import status as switches
 from sched_labs.run import languages
 from sched_labs.topics.switching_less.batching import experiment as batching
@@ -348,6 +348,17 @@ def test_every_connection_is_served_once_by_one_worker(tiny: Callable[[str], Res
     assert (did.groupby(["way", "trial"]).sum() == run.parameters["requests"]).all()
     slow = run.data[run.data.slow]
     assert (slow.late_ns >= 1000 * run.parameters["slow_us"]).all() and (run.data.late_ns > 0).all()
+
+
+def test_how_often_a_worker_came_for_nothing_is_in_the_summary() -> None:
+    run = recorded("dispatch.ways")
+    assert run
+    counted = pd.DataFrame(run.tables["workers"]).groupby("way")[["empty", "requests"]].sum()
+    table = run.summary().set_index("way")
+    assert table.empty_per_request["each"] > 0
+    assert table.empty_per_request.to_dict() == pytest.approx(
+        (counted["empty"] / counted["requests"]).to_dict(), abs=0.05
+    )
 
 
 def test_every_event_of_a_timer_is_served(tiny: Callable[[str], Result]) -> None:

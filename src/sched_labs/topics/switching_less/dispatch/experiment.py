@@ -45,7 +45,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 **stats.spread("busiest", "percent", 100 * trials.requests.max() / each.requests),
                 "p50_ns": float(quick.late_ns.median()),
                 **stats.in_columns("p99", "ns", tail),
-                **stats.spread("empty", "per_request", each.empty / each.requests),
+                **stats.spread("empty", "per_request", each["empty"] / each.requests),
                 **stats.spread(
                     "switches", "per_request", (each.voluntary + each.involuntary) / each.requests
                 ),
