@@ -148,7 +148,9 @@ def pair(name: str, percent: float, half: float = 0.2, watchdog: float = 1e5) ->
     ]
 
 
-def weighed(task_groups: int = 2, pair_percent: float = 99, **shares: float) -> list[dict[str, Any]]:
+def weighed(
+    task_groups: int = 2, pair_percent: float = 99, group: str = "the whole machine", **shares: float
+) -> list[dict[str, Any]]:
     """Rows of `weights.pairs`: arrangement=share of the second hog in %, with intervals of +- one point."""
     due = {"sessions_autogroup": 9.7, "groups_weight": 20.0}
     names = {
@@ -160,6 +162,7 @@ def weighed(task_groups: int = 2, pair_percent: float = 99, **shares: float) -> 
         {
             "arrangement": names[name],
             "task_groups": task_groups,
+            "task_group": group,
             "second_percent": share,
             "second_lo_percent": share - 1,
             "second_hi_percent": share + 1,
@@ -275,6 +278,12 @@ CASES: list[Case] = [
     ("nice-terminal", UNKNOWN, weighed(one=10, sessions=25), "25.0 %"),
     ("nice-terminal", UNKNOWN, weighed(one=30, sessions=50), "Even in one session"),
     ("nice-terminal", UNKNOWN, weighed(one=10, sessions=50, pair_percent=30), "Other programs had 70 %"),
+    (
+        "nice-terminal",
+        UNKNOWN,
+        weighed(1, group="its control group", one=10, sessions=10),
+        "whether every terminal stands in the same one was not tried",
+    ),
     ("nice-container", HOLDS, weighed(one=10, groups=10), "in a control group of its own it had 10.0 %"),
     ("nice-container", FAILS, weighed(one=10, groups=50), "in a control group of its own it had 50.0 %"),
     ("nice-container", UNKNOWN, weighed(one=10), "did not measure"),
@@ -285,6 +294,8 @@ CASES: list[Case] = [
     ("cgroup-weights", HOLDS, weighed(groups=50, groups_weight=20), "had 20.0 % (interval 19.0 to 21.0)"),
     ("cgroup-weights", FAILS, weighed(groups=50, groups_weight=50), "had 50.0 %"),
     ("cgroup-weights", UNKNOWN, weighed(groups=50, groups_weight=23), "spans a limit"),
+    ("cgroup-weights", UNKNOWN, weighed(groups=40, groups_weight=20), "shared unevenly"),
+    ("weight-per-cpu", UNKNOWN, weighed(alike=43, sessions_spread=33), "shared unevenly"),
     ("weight-per-cpu", HOLDS, weighed(alike=50, sessions_spread=50), "on another CPU had 50.0 %"),
     ("weight-per-cpu", FAILS, weighed(alike=50, sessions_spread=33), "on another CPU had 33.0 %"),
     ("weight-per-cpu", UNKNOWN, weighed(alike=50, sessions_spread=42), "42.0 %"),

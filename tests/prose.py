@@ -304,6 +304,17 @@ def _contrary_besides(kind: str, run: Result) -> None:
         run.data["moves"] = run.data["moves"] * 0
     elif kind == "dispatch.ways":  # nobody stands behind a slow request
         _times(run, "way == 'reuseport'", late_ns=0.01)
+    elif kind == "weights.pairs":  # no autogroup: what counts in one session counts between two
+        run.facts["task_group"] = "the whole machine"
+        data, shares = run.data, ["first_cpu_ns", "second_cpu_ns"]
+        for name, like in (
+            ("one session", "two sessions"),
+            ("two sessions, autogroup", "alike"),
+            ("two sessions, spread", "alike"),
+        ):
+            rows = data.loc[data["arrangement"] == like, shares]
+            data.loc[data["arrangement"] == name, shares] = rows.to_numpy()
+        data.loc[~data["arrangement"].str.startswith("two groups"), "task_groups"] = 1
     elif kind == "context_switch.matrix":
         run.data = _with_poll(run.data, 50)
 

@@ -28,6 +28,14 @@ def _nice_counts(table: pd.DataFrame) -> str:
     return f"In one session a hog of nice 10 had {share} beside one of nice 0"
 
 
+def _even(table: pd.DataFrame, arrangement: str) -> str:
+    """What the second had where it weighs as much as the first: the control of every unequal share."""
+    row, share = _had(table, arrangement)
+    if not 45 < row.second_lo_percent <= row.second_hi_percent < 55:
+        raise CannotTell(f"Two hogs of equal weight ({arrangement}) shared unevenly: the second had {share}.")
+    return share
+
+
 def _out_of_the_way(table: pd.DataFrame, arrangement: str, words: str) -> Verdict:
     control = _nice_counts(table)
     row, share = _had(table, arrangement)
@@ -38,8 +46,15 @@ def _out_of_the_way(table: pd.DataFrame, arrangement: str, words: str) -> Verdic
 def _nice_in_any_terminal(table: pd.DataFrame) -> Verdict:
     """Statistic: the second hog's share of what the two had, by interval.  Control: both in one session.
     Design: setsid(), as a terminal calls it; the nice value is the process's own.  Opponent: without
-    autogroup a session is no group, and the sentence is true there.
+    autogroup a session is no group, and the sentence is true there; within a control group it is none
+    either, but another terminal may stand in another control group, which a session alone cannot show.
     """
+    row = one_row(table, "two hogs: two sessions", arrangement="two sessions")
+    if row.task_groups < 2 and row.task_group == "its control group":
+        raise CannotTell(
+            "This program stands in a control group, in which sessions are no task groups; whether every "
+            "terminal stands in the same one was not tried."
+        )
     return _out_of_the_way(table, "two sessions", "in a session of its own")
 
 
@@ -52,8 +67,8 @@ def _nice_in_a_group(table: pd.DataFrame) -> Verdict:
 
 def _autogroup_nice(table: pd.DataFrame) -> Verdict:
     """Statistic: the second hog's share, by interval.  Control: its own nice value in a session of its own.
-    Design: the same two sessions.  Opponent: where sessions are no groups, the file has no effect, and this
-    machine cannot tell.
+    Design: the same two sessions.  Opponent: where sessions are no task groups, the file has no effect, and
+    this machine cannot tell.
     """
     row, share = _had(table, "two sessions, autogroup")
     plain, before = _had(table, "two sessions")
@@ -67,12 +82,12 @@ def _autogroup_nice(table: pd.DataFrame) -> Verdict:
 
 
 def _as_the_weights(table: pd.DataFrame) -> Verdict:
-    """Statistic: the second hog's share, by interval.  Control: two groups of one weight.  Design: 100 and
-    25, one thread in each, one CPU, always runnable.  Opponent: on several CPUs a weight is divided
-    first; three points are allowed for turns that are cut off by the end.
+    """Statistic: the second hog's share, by interval.  Control: two groups of one weight, which must have the
+    same.  Design: 100 and 25, one thread in each, one CPU, always runnable.  Opponent: on several CPUs a
+    weight is divided first; three points are allowed for turns that are cut off by the end.
     """
     row, share = _had(table, "two groups, weight")
-    _, before = _had(table, "two groups")
+    before = _even(table, "two groups")
     due = row.by_groups_percent
     reason = (
         f"with a quarter of the weight the second group had {share}, where {due:.1f} is due; with the same "
@@ -82,13 +97,14 @@ def _as_the_weights(table: pd.DataFrame) -> Verdict:
 
 
 def _weight_on_each_cpu(table: pd.DataFrame) -> Verdict:
-    """Statistic: the second hog's share, by interval.  Control: two hogs alike.  Design: its group has one
-    more hog, pinned to another CPU.  Opponent: averages settle for 200 ms before anything counts.
+    """Statistic: the second hog's share, by interval.  Control: two hogs alike, which must have the same.
+    Design: its group has one more hog, pinned to another CPU.  Opponent: averages settle for 200 ms before
+    anything counts.
     """
     row, share = _had(table, "two sessions, spread")
     if row.task_groups < 2:
         raise CannotTell("Sessions are no task groups here, and so nothing is divided.")
-    _, alike = _had(table, "alike")
+    alike = _even(table, "alike")
     reason = (
         f"a hog whose session has another hog on another CPU had {share} of its own; two alike in one "
         f"session {alike}."

@@ -52,11 +52,13 @@ def summarise(result: Result) -> pd.DataFrame:
 
     arrangement
     task_groups             in how many they stood: 1 where the kernel makes none of a session
+    task_group              where this program's own nice value counted, as the fact says
     second_percent, second_lo_percent, second_hi_percent   what the second hog had: median over trials, 95 %
                             interval
     by_nice_percent         what it would have if its nice value alone counted
     by_groups_percent       what it should have by its weight where it stood: its nice value within one task
-                            group, else its group's weight, which is divided among the CPUs it runs on
+                            group, else its group's weight, divided among the CPUs it runs on, as Linux up to
+                            7.2 does
     pair_percent            what both had of the CPU: the rest was other programs'
     trials
     """
@@ -69,6 +71,7 @@ def summarise(result: Result) -> pd.DataFrame:
             {
                 "arrangement": name,
                 "task_groups": apart,
+                "task_group": result.facts.get("task_group"),
                 **stats.spread("second", "percent", 100 * cell.second_cpu_ns / both.clip(lower=1)),
                 "by_nice_percent": 100 * weights.share(weights.of_nice(given.nice)),
                 "by_groups_percent": 100 * weights.share(_weight(given, apart)),

@@ -30,8 +30,8 @@ def _even(table: pd.DataFrame, way: str, other: str) -> Verdict:
 
 def _exclusive_is_even(table: pd.DataFrame) -> Verdict:
     """Statistic: the busiest worker's share, by interval.  Control: SO_REUSEPORT on the same schedule.
-    Design: as given, requests hold workers for little more than half of one worker's time, so that several are
-    idle.  Opponent: where all are always busy, whoever is free next takes the next, and the shares are even.
+    Design: as given, requests hold workers for little more than half of one worker's time, so that several
+    are idle.  Opponent: where all are always busy, whoever is free next takes the next, and shares are even.
     """
     return _even(table, "exclusive", "reuseport")
 
