@@ -117,7 +117,7 @@ def _apart(words: tuple[str, ...]) -> contextlib.AbstractContextManager[Group | 
     None for a variant with real-time threads: on some machines these may be in no group.
     """
     variants = story.plan(words[0], 0).story.variants
-    realtime = any(one.cause in words and "priority" in one.needs for one in variants)
+    realtime = any(one.cause in words and any(two.realtime for two in one.breaks) for one in variants)
     able = cgroups.possible()[0] and not realtime
     return troubles.apart() if able else contextlib.nullcontext()
 

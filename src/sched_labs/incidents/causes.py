@@ -83,7 +83,7 @@ _CAUSES = (
     ),
     Cause(
         "own-threads",
-        "the service's own threads take the CPU from each other",
+        "work that the service does with threads of its own takes the CPU from those that serve requests",
         "time that its threads wait for a CPU, all together",
         "ms/s",
         "notebooks/06-switching-less",
@@ -115,7 +115,7 @@ _CAUSES = (
     Cause(
         "blocking-call",
         "a call in the service's event loop sleeps, and everybody behind it waits",
-        "of the time, how much the loop's thread sleeps in that call",
+        "of the time, how much the loop's thread, whose TID is the PID, sleeps in that call",
         "%",
         "notebooks/06-switching-less",
         slack=8,
@@ -148,7 +148,7 @@ _CAUSES = (
     Cause(
         "polling",
         "the service looks for requests at intervals and is not woken by them",
-        "how often its loop's thread goes to sleep (voluntary switches)",
+        "how often its loop's thread, whose TID is the PID, goes to sleep (voluntary switches)",
         "1/s",
         "notebooks/06-switching-less",
         slack=2,
@@ -187,14 +187,14 @@ _CAUSES = (
     ),
     Cause(
         "yield",
-        "threads that have nothing to do hand the CPU to each other",
+        "threads that have nothing to do look for work in turn, and yield the CPU to each other",
         "switches of these threads, voluntary or not",
         "1/s",
         "notebooks/06-switching-less",
     ),
     Cause(
         "busy-wait",
-        "threads of the service wait by trying again and again",
+        "threads of the service wait by trying again and again, and give the CPU away only when it is taken",
         "CPU time of the service",
         "ms/s",
         "notebooks/02-latency-ladder",

@@ -22,7 +22,7 @@ def story(draw: random.Random) -> Story:
                 "shows the catalogue, coroutines in Python",
                 {
                     **{"workers": 16, "cpu_us": 600, "asks": 8, "wait_us": 12_000},
-                    **{"slow_every": 3, "slow_wait_us": 1000, "period_ms": 800, "work_us": 24_000},
+                    **{"slow_every": 2, "slow_wait_us": 1000, "period_ms": 800, "work_us": 24_000},
                 },
                 knobs=("workers", "offload_slow", "await_slow", "native", "switch_us"),
             ),
@@ -41,8 +41,8 @@ def story(draw: random.Random) -> Story:
             ),
             Variant(
                 "blocking-call",
-                # most of every second, some ninety milliseconds at a time
-                (Change("service", {"slow_wait_us": int(0.85e6 * 3 / rate)}),),
+                # most of every second, some sixty milliseconds at a time: awaited, they leave room for more
+                (Change("service", {"slow_wait_us": int(0.85e6 * 2 / rate)}),),
                 "service",
                 (
                     parts.line("give the long calls a thread of their own", "offload_slow", "yes"),

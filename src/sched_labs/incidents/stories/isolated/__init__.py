@@ -56,6 +56,7 @@ def story(draw: random.Random) -> Story:
                     parts.line("let its timers be as late as everybody's", "slack_ms", "0"),
                     parts.line("let them be a little late only", "slack_ms", "2"),
                 ),
+                needs=("priority",),
             ),
         ),
     )
