@@ -13,7 +13,8 @@ from sched_labs import workloads
 from sched_labs.core.errors import ParameterError
 from sched_labs.core.result import Result
 from sched_labs.limits import weights
-from sched_labs.machine import files
+from sched_labs.machine import cgroup, files
+from sched_labs.machine.seen import Seen
 
 
 def test_the_scales_agree_with_their_sources() -> None:
@@ -85,7 +86,7 @@ def test_nested_groups_are_compared_where_their_ways_part(tmp_path: Path) -> Non
         _process(tmp_path, pid, f"0::/{group}\n", session="/autogroup-1 nice 0\n")
     with files.root(tmp_path):
         table = weights.neighbours().set_index("name")
-        assert weights.within() == "its control group"
+        assert cgroup.task_group(cgroup.hierarchy(Seen(), "cpu")).value == "its control group"
     shares = table.share_percent.round(1).to_dict()
     assert shares["user/two"] == 75.0 and table.processes["user/two"] == 2
     assert shares["user/one"] == 50.0 and table.yours["user/one"]
@@ -106,9 +107,9 @@ def test_sessions_count_in_the_topmost_group_and_others_names_stay_theirs(tmp_pa
     _process(tmp_path, "22", "0::/\n")
     with files.root(tmp_path):
         table = weights.neighbours()
-        assert weights.within() == "its session (autogroup)"
+        assert cgroup.task_group(cgroup.hierarchy(Seen(), "cpu")).value == "its session (autogroup)"
         (top / "cpu.weight").write_text("100\n")  # as in a container, which takes its own group for the root
-        assert weights.within() == "its control group"
+        assert cgroup.task_group(cgroup.hierarchy(Seen(), "cpu")).value == "its control group"
     assert list(table.kind) == ["session", "no group", "session"]
     assert list(table.weight) == [1024, 1024, 110] and list(table.yours) == [True, False, False]
     assert "program21" not in set(table.name) and "another user's" in set(table.name)

@@ -114,8 +114,8 @@ def noise_floor(baseline: ArrayLike, *, seed: int = 0) -> float:
 
 
 def seen(difference: Interval, floor: float) -> bool:
-    """Whether a difference stands clear of the noise floor and its interval clear of zero."""
-    return abs(difference.median) > floor and (difference.low > 0 or difference.high < 0)
+    """Whether all of a difference's interval lies beyond the noise floor, on one side of zero."""
+    return difference.low > floor or difference.high < -floor
 
 
 def in_columns(stem: str, unit: str, interval: Interval | None) -> dict[str, float]:

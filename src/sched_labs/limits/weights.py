@@ -158,20 +158,6 @@ def neighbours() -> pd.DataFrame:
     return table.sort_values(["share_percent", "processes"], ascending=False, ignore_index=True)
 
 
-def within() -> str | None:
-    """Within what a nice value of this process counts: its session (autogroup), its control group, or the
-    whole machine; None where that cannot be read.
-
-    The survey's fact cgroup.task_group takes what a container sees as the root for one.
-    """
-    way = _way(Seen(), "self")
-    if way is None:
-        return None
-    if not way:
-        return "the whole machine"
-    return "its session (autogroup)" if way[-1].kind == "session" else "its control group"
-
-
 def _way(seen: Seen, process: int | str) -> list[_Step] | None:
     """The task groups around a process, from the outermost on; None where that cannot be read."""
     here = hierarchy(seen, "cpu", process)

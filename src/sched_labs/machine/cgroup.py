@@ -108,17 +108,15 @@ def task_group(found: Hierarchy | None) -> Fact:
     """Within what nice values are held against each other: the scheduler weighs groups first, then threads.
 
     A thread's group is the nearest control group that has the cpu controller.  In the root group it is the
-    session's autogroup, where the kernel makes those (autogroup_task_wanted() in kernel/sched/autogroup.c).
+    session's autogroup, where the kernel makes those (task_wants_autogroup() in kernel/sched/autogroup.c).
+    The root of a v2 hierarchy has no such files; what a container sees as the root has them.
     """
     key, source = "cgroup.task_group", "/proc/self/cgroup and /proc/self/autogroup"
     if found and not found.group:
         return Fact(key, None, "", source, "the group is outside of what this container sees")
     for folder in lineage(found) if found else []:
-        if (
-            found
-            and folder != found.mount
-            and any(files.read(f"{folder}/{name}") for name in ("cpu.weight", *WANTED["cpu"]))
-        ):
+        root = found and found.version == "v1" and folder == found.mount
+        if not root and any(files.read(f"{folder}/{name}") for name in ("cpu.weight", *WANTED["cpu"])):
             return Fact(key, "its control group", "", source, folder)
     if files.read("/proc/sys/kernel/sched_autogroup_enabled") == "1":
         mark = (files.read("/proc/self/autogroup") or "").partition(" ")[0]

@@ -37,7 +37,7 @@ def summarise(result: Result) -> pd.DataFrame:
     extra_ns, extra_lo_ns, extra_hi_ns   what the victim's walks take longer than alone, 95 % interval
     floor_ns                         what alone differs by from the next start's alone, at least a look at the
                                      clock
-    seen                             the extra stands clear of the floor, and its interval clear of zero
+    seen                             all of the extra's interval lies beyond the floor
     trials
     """
     lines = result.parameters["working_set_bytes"] // result.parameters["line_bytes"]

@@ -38,7 +38,7 @@ def frame(result: Drawable) -> pd.DataFrame:
     - spacing_ns: how long that takes it alone
     - extra_ns, extra_lo_ns, extra_hi_ns: what its walks take longer for each hand-over, median, 95 % interval
     - floor_ns: the noise floor, alone against alone
-    - seen: whether the extra stands clear of the floor and its interval clear of zero
+    - seen: whether all of the extra's interval lies beyond the floor
 
     Raises ResultError when nothing was measured.
     """

@@ -37,7 +37,7 @@ def summarise(result: Result) -> pd.DataFrame:
     alone_ns_per_access          an access when nothing switched
     first_ratio                  the first block after the switch against alone
     extra_ns                     what the switch cost the victim over all blocks
-    seen                         the first block stands clear of the noise floor, and its interval of zero
+    seen                         all of the first block's interval lies beyond the noise floor
     floor_ratio                  by how much alone differs from alone, as a share of alone
     recovered_ns, recovered_lo_ns, recovered_hi_ns   from the resume until an access takes at most 5 % longer
                                  than alone, for a run of blocks; missing where 5 % is less than the floor

@@ -46,7 +46,7 @@ def frame(result: Drawable) -> pd.DataFrame:
     - extra_ns, extra_lo_ns, extra_hi_ns: how much longer a pass takes after a switch (the warm-up), median
       and 95 % interval; may be negative
     - floor_ns: the noise floor, A against A; infinite when there were too few trials to know it
-    - seen: whether the extra stands clear of the floor and its interval clear of zero
+    - seen: whether all of the extra's interval lies beyond the floor
     - direct_ns, direct_lo_ns, direct_hi_ns: one switch with a partner that touches nothing
     - extra_over_direct: the warm-up in units of the direct cost
 
@@ -313,9 +313,8 @@ def _beside(ax: Axes, text: str, x: float, low: float, high: float) -> None:
 
 
 def _top(table: pd.DataFrame, access: str) -> pd.Series | None:
-    """The largest warm-up whose whole interval stands clear of the floor; a headline needs no less."""
-    clear = table["seen"].astype(bool) & (table["extra_lo_ns"] > table["floor_ns"].fillna(0))
-    rows = table[(table["access"] == access) & clear]
+    """The largest warm-up that is seen."""
+    rows = table[(table["access"] == access) & table["seen"].astype(bool) & (table["extra_ns"] > 0)]
     return None if rows.empty else highest(rows, "extra_ns")
 
 
@@ -377,7 +376,7 @@ def grid_frame(result: Drawable) -> pd.DataFrame:
     - partner_bytes: what the other thread touches in between
     - working_set_bytes: what the measured thread touches in a pass
     - extra_ns: how much longer a pass takes after a switch
-    - seen: whether the extra stands clear of the floor and its interval clear of zero
+    - seen: whether all of the extra's interval lies beyond the floor
 
     Raises ResultError when fewer than two partners were measured.
     """

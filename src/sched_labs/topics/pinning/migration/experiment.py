@@ -36,7 +36,7 @@ def summarise(result: Result) -> pd.DataFrame:
     floor_ns                         what walks after a stay differ by among each other, at least one look at
                                      the clock; with distance same_cpu nothing moves, so its cost_ns is such a
                                      difference too
-    seen                             the cost stands clear of the floor, and its interval clear of zero
+    seen                             all of the cost's interval lies beyond the floor
     resume_ratio, resume_lo_ratio, resume_hi_ratio   call and walk together, moved over stayed
     moves_per_step                   moves counted by the victim, per step that should move: 1, same_cpu 0
     kernel_moves_per_step            the same, as the kernel counted them; missing where it does not tell

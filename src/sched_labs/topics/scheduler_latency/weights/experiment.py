@@ -132,7 +132,7 @@ def pairs(
     survey = machine.survey()
     run.begin()
     run.parameters |= {"trials": trials, "duration_s": duration_s, "cpu": cpu}
-    run.facts["task_group"] = weights.within()
+    run.facts["task_group"] = survey.fact("cgroup.task_group").value
     chosen = [name for name in ARRANGEMENTS if name in arrangements]
     able, why = cgroups.possible()
     if not able:
