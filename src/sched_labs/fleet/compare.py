@@ -92,12 +92,16 @@ def compare(fleet: Fleet, *, seed: int = 0) -> Compared:
         few = f"{len(found)} machines have no two traits that divide them into groups of {FEWEST} or more."
         return Compared(found, [], 0, few)
     statistic, p = dealt(scores, marks, seed=seed)
-    commons = _found(fleet, found, scores, keys, marks, names, statistic, p)
-    ways = max(math.comb(len(found), int(size)) for size in marks.sum(axis=0))
-    remark = ""
+    ways = max(_ways(len(found), int(size)) for size in marks.sum(axis=0))
     if 1 / ways > LEVEL:
-        remark = f"These machines can be divided in {ways} ways only: no trait can stand out from chance."
-    return Compared(found, commons, held, remark)
+        few = f"These machines can be divided in {ways} ways only: no trait can stand out from chance."
+        return Compared(found, [], held, few)
+    return Compared(found, _found(fleet, found, scores, keys, marks, names, statistic, p), held, "")
+
+
+def _ways(total: int, size: int) -> int:
+    """In how many ways a trait of so many machines can be dealt; which of two halves has it shows nowhere."""
+    return math.comb(total, size) // (2 if 2 * size == total else 1)
 
 
 def distances(fleet: Fleet) -> pd.DataFrame:
