@@ -58,7 +58,7 @@ class Series:
     marker: str = "o"
 
 
-def dots(
+def dot_figure(
     table: pd.DataFrame,
     panels: Sequence[Panel],
     *,
@@ -72,32 +72,44 @@ def dots(
     title: str,
     alt: str = "Dot plots on logarithmic axes.",
 ) -> Figure:
-    """A panel below the other, in each a row per row of the table: a dot, its interval, its value in words.
+    """`dots` of a run as its whole figure.
 
-    key      the column that names the rows; names and roles give their words and colours by it
-    pale     makes the rows of a recorded run, drawn behind
+    pale     makes the rows of the recorded run
     alt      what precedes the rows in words
 
     Raises ParameterError for a prediction that no panel has an axis for.
     """
     check_predictions(panels, predictions)
-    drawing = _dots(
-        table, panels, key, names, roles, None if recorded is None else pale(recorded), recorded, predictions
+    drawing = dots(
+        table,
+        panels,
+        key=key,
+        names=names,
+        roles=roles,
+        pale=None if recorded is None else pale(recorded),
+        recorded=recorded,
+        predictions=predictions,
     )
     words = f"{alt} {in_words(table, panels, key, names)}"
     return Figure(drawing, alt=words, caption=caption, data=table, title=title)
 
 
-def _dots(
+def dots(
     table: pd.DataFrame,
     panels: Sequence[Panel],
+    *,
     key: str,
     names: Mapping[str, str],
     roles: Mapping[str, str],
-    pale: pd.DataFrame | None,
-    recorded: Drawable | None,
-    predictions: Sequence[Prediction],
+    pale: pd.DataFrame | None = None,
+    recorded: Drawable | None = None,
+    predictions: Sequence[Prediction] = (),
 ) -> Drawing:
+    """A panel below the other, in each a row per row of the table: a dot, its interval, its value in words.
+
+    key      the column that names the rows; names and roles give their words and colours by it
+    pale     the rows of a recorded run, drawn behind
+    """
     count = len(table)
     handles = _handles(recorded, predictions)
     with style.drawing():

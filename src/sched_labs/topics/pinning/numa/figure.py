@@ -44,7 +44,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         "load_lo_ns",
         "load_hi_ns",
     )
-    return panels.dots(
+    return panels.dot_figure(
         table,
         [panel],
         key="row_name",

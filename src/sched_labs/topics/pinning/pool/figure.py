@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, listed
-from sched_labs.draw.panels import TIME, Panel, dots
+from sched_labs.draw.panels import TIME, Panel, dot_figure
 
 KIND = "pool.pinned"
 WHO = {"none": "nobody", "short": "short pieces", "long": "long pieces"}
@@ -51,7 +51,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         for intruder, who in WHO.items()
         for placement in ("pinned", "free")
     }
-    return dots(
+    return dot_figure(
         table,
         PANELS,
         key="case",

@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import NUMBER, TIME, Panel, dots
+from sched_labs.draw.panels import NUMBER, TIME, Panel, dot_figure
 
 KIND = "convoy.locks"
 NAMES = {
@@ -57,7 +57,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw time and switches for each item; predictions are times."""
     table = frame(result)
-    return dots(
+    return dot_figure(
         table,
         PANELS,
         key="lock",

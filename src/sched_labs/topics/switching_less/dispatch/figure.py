@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, each
-from sched_labs.draw.panels import NUMBER, SHARE, TIME, Panel, dots
+from sched_labs.draw.panels import NUMBER, SHARE, TIME, Panel, dot_figure
 
 KIND = "dispatch.ways"
 NAMES = {
@@ -49,7 +49,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         f"{axes.time_text(row.p99_ns, 2)}"
         for row in each(table)
     )
-    return dots(
+    return dot_figure(
         table,
         PANELS,
         key="way",

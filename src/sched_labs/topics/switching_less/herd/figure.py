@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import NUMBER, Panel, dots
+from sched_labs.draw.panels import NUMBER, Panel, dot_figure
 
 KIND = "herd.wakeups"
 NAMES = {"shared": "one fd for all", "exclusive": "EPOLLEXCLUSIVE", "own": "an fd for each"}
@@ -38,7 +38,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     table = frame(result)
     switches = table.set_index("by")["switches_per_event"].map(lambda value: axes.number_text(value, 2))
     said = ", ".join(f"{NAMES.get(str(by), str(by))} {text}" for by, text in switches.items())
-    return dots(
+    return dot_figure(
         table,
         PANELS,
         key="by",

@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, listed
-from sched_labs.draw.panels import NUMBER, SHARE, Panel, dots
+from sched_labs.draw.panels import NUMBER, SHARE, Panel, dot_figure
 
 KIND = "ipc.causes"
 NAMES = {
@@ -57,7 +57,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     """Draw the loss, the switches and the neighbour's CPU by condition; no panel takes predictions."""
     table = frame(result)
     panels = [panel for panel in PANELS if table[panel.column].notna().any()]
-    return dots(
+    return dot_figure(
         table,
         panels,
         key="condition",

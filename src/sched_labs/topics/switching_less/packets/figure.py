@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import NUMBER, TIME, Panel, dots
+from sched_labs.draw.panels import NUMBER, TIME, Panel, dot_figure
 
 KIND = "packets.udp"
 WORDS = {
@@ -53,7 +53,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         str(case): f"{WORDS.get(str(way), str(way))}, {int(size):,} bytes"
         for case, way, size in zip(table["case"], table["way"], table["size_bytes"], strict=True)
     }
-    return dots(
+    return dot_figure(
         table,
         panels,
         key="case",

@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import SIZE, TIME, Panel, Series, check_predictions, dots, lines
+from sched_labs.draw.panels import SIZE, TIME, Panel, Series, check_predictions, dot_figure, lines
 
 MEMORY, TOUCH, CREATION = "threads.memory", "threads.touch", "threads.creation"
 PARTS = {
@@ -67,7 +67,7 @@ def draw_memory(result: Drawable, recorded: Drawable | None, predictions: Predic
     """Draw each kind of memory for each thread; predictions are sizes."""
     table = frame(result)
     wide, panels = _wide(table)
-    figure = dots(
+    figure = dot_figure(
         wide,
         panels,
         key="part",
@@ -171,7 +171,7 @@ def draw_creation(result: Drawable, recorded: Drawable | None, predictions: Pred
     table = frame_creation(result)
     times = {str(row.what): axes.time_text(float(row.ns_each)) for _, row in table.iterrows()}
     said = " and ".join(f"{THINGS.get(what, what)} {time}" for what, time in times.items())
-    return dots(
+    return dot_figure(
         table,
         panels,
         key="what",

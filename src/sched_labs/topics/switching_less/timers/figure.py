@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.draw import axes
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import NUMBER, TIME, Panel, dots
+from sched_labs.draw.panels import NUMBER, TIME, Panel, dot_figure
 
 KIND = "timers.aligned"
 NAMES = {
@@ -51,7 +51,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     said = "; ".join(
         f"{NAMES.get(str(name), str(name))}: {bursts[name]} and {cpu[name]}" for name in table["by"]
     )
-    return dots(
+    return dot_figure(
         table,
         PANELS,
         key="by",

@@ -7,7 +7,7 @@ import pandas as pd
 from sched_labs.core.errors import ResultError
 from sched_labs.draw import style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
-from sched_labs.draw.panels import SHARE, Panel, dots
+from sched_labs.draw.panels import SHARE, Panel, dot_figure
 
 KIND = "own_program.watch"
 NAMES = {
@@ -60,7 +60,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw one dot for each part of the time; predictions are shares."""
     table = frame(result)
-    return dots(
+    return dot_figure(
         table,
         PANELS,
         key="part",
