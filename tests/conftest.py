@@ -68,22 +68,40 @@ _COMPUTE = (
     "test_figures_browser",
     "test_fleet",
     "test_fleet_compare",
+    "test_guests",  # of a QEMU that is a script
     "test_incidents",
     "test_kernels",
     "test_lab_pages",
+    "test_labs",
+    "test_labs_answers",
     "test_labs_compare",
     "test_needs",
+    "test_new",
     "test_pages",  # once the book is built
     "test_predictions",
     "test_properties",
     "test_prose",
     "test_result",
     "test_rulers",
+    "test_schedulers",
     "test_stats",
     "test_tables",
 )
-# Fixtures of what runs workloads or keeps time, in those files too, and of what is made once for several.
-_MEASURE = {"own_lock", "server", "small_book", "tiny", "tiny_watched"}
+# What servers, other users and other Pythons do, and not in what time: a file beside another one.
+_BESIDE = (
+    "test_book",
+    "test_book_live",
+    "test_book_server",
+    "test_demo",
+    "test_fleet_live",
+    "test_lent_groups",
+    "test_probe_users",
+    "test_provision",
+    "test_vm",
+    "test_wheel",
+)
+# Fixtures of what runs workloads, in those files too, and of what is made once for several.
+_MEASURE = {"own_lock", "small_book", "tiny", "tiny_watched"}
 VIRTUAL_LAB = "09-beat-eevdf"  # in virtual time: what else the machine does decides nothing
 
 
@@ -95,8 +113,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.path.stem in files and item.name != _ONE_GUEST:
                 item.add_marker(mark)
         fixtures = set(getattr(item, "fixturenames", ()))
-        if (item.path.stem in _COMPUTE or "recorded_run" in fixtures) and not fixtures & _MEASURE:
+        measures = fixtures & _MEASURE or item.get_closest_marker("measures")
+        if (item.path.stem in _COMPUTE or "recorded_run" in fixtures) and not measures:
             item.add_marker("computes")
+        elif item.path.stem in _BESIDE:
+            item.add_marker("beside")
 
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -362,7 +362,8 @@ def test_a_controller_that_is_mounted_elsewhere_is_found(tmp_path: Path) -> None
 
 
 @pytest.mark.guests
-@pytest.mark.usefixtures("own_lock")  # its time is virtual
+@pytest.mark.computes  # in virtual time
+@pytest.mark.usefixtures("own_lock")
 @pytest.mark.parametrize("name", ["6.1"])
 def test_v2_on_a_kernel_that_mounts_nothing_else(name: str) -> None:
     """In virtual time, where nobody disturbs it, stalls agree with the formula; and nothing is left."""

@@ -23,6 +23,7 @@ def booted(kernel: str, timing: str, *names: str) -> dict[str, Any]:
         pytest.skip(f"no other kernel can be booted here: {error.what}")
 
 
+@pytest.mark.computes
 def test_formula_and_model_agree_with_v2_in_virtual_time() -> None:
     found = booted(
         "6.1", "deterministic", throttling.HOG, throttling.THREADS, throttling.NESTED, throttling.LATENCY

@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from conftest import VIRTUAL_LAB
+from test_labs_answers import NEED_TWO, PARTS, judged
 
 from sched_labs import cli, labs, machine
 from sched_labs.core import registry
@@ -21,7 +22,6 @@ from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
 
 LABS = labs.all_labs()
 NAMES = [lab.name for lab in LABS]
-NEEDS_TWO = {"02-noisy-neighbour", "03-place-four-threads"}
 
 
 @pytest.fixture
@@ -70,18 +70,29 @@ def test_whatever_the_sheet_compiles_is_laid_out(lab: labs.Lab, data: Path) -> N
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "lab",
-    [pytest.param(lab, marks=[pytest.mark.computes] * (lab.name == VIRTUAL_LAB)) for lab in LABS],
-    ids=NAMES,
-)
-def test_the_solution_passes_and_the_starter_does_not(lab: labs.Lab) -> None:
-    if lab.name in NEEDS_TWO and len(machine.survey().cpus_allowed) < 2:
+def each_lab(*computed: str) -> pytest.MarkDecorator:
+    """For tests that measure, but in these labs."""
+    marked = [pytest.param(lab, marks=[pytest.mark.measures] * (lab.name not in computed)) for lab in LABS]
+    return pytest.mark.parametrize("lab", marked, ids=NAMES)
+
+
+# Only a machine that does other things meanwhile may leave it open.
+
+
+@each_lab(VIRTUAL_LAB)
+def test_the_solution_passes(lab: labs.Lab) -> None:
+    if lab.name in NEED_TWO and len(machine.survey().cpus_allowed) < 2:
         pytest.skip("this lab needs two CPUs")
-    # Only a machine that does other things meanwhile may leave it open.
     solved = labs.check_folder(lab, lab.folder / "solution", seed=1)
     assert solved.passed or (solved.passed is None and solved.doubts), str(solved)
-    begun = labs.check_folder(lab, lab.folder / "starter", seed=1)
+
+
+@each_lab(VIRTUAL_LAB, *PARTS)
+def test_the_starter_does_not_pass(lab: labs.Lab) -> None:
+    """What does not pass a part of a check does not pass it."""
+    if lab.name in NEED_TWO and len(machine.survey().cpus_allowed) < 2:
+        pytest.skip("this lab needs two CPUs")
+    begun = judged(lab, lab.folder / "starter")
     assert begun.passed is False or (begun.passed is None and begun.doubts), str(begun)
 
 
@@ -198,6 +209,7 @@ def test_broken_work_is_told_and_never_passes(small: labs.Lab, tmp_path: Path, t
     assert said in report.findings[0][1]
 
 
+@pytest.mark.measures
 def test_a_busy_machine_is_told_with_what_is_missing(small: labs.Lab, tmp_path: Path) -> None:
     (small.folder / "check.py").write_text(
         "import time\n"

@@ -9,8 +9,10 @@ import shutil
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,10 +23,18 @@ from sched_labs import labs, machine
 from sched_labs.limits import cgroups
 
 ANSWERS = sorted((Path(__file__).parent / "lab_answers").glob("*/*/*"))
+# Of the labs that measure for long only the part that measures nothing; whole checks are in test_labs.py.
+PARTS: dict[str, Callable[[Any, labs.Judge], None]] = {
+    "01-cache-sizes": lambda check, judge: check.on_constructed_machines(
+        judge, judge.function("answer.py", "cache_sizes")
+    ),
+    "06-size-a-quota": lambda check, judge: check.simulated(judge, judge.function("answer.py", "quota_us")),
+    "07-remove-a-p99": lambda check, judge: check.check(judge),  # where no group can be made, it simulates
+}
 EACH = [
     pytest.param(
         folder,
-        marks=[pytest.mark.computes] * (folder.parts[-3] == VIRTUAL_LAB),
+        marks=[pytest.mark.measures] * (folder.parts[-3] not in {VIRTUAL_LAB, *PARTS}),
         id=f"{folder.parts[-3]}-{folder.name}",
     )
     for folder in ANSWERS
@@ -76,20 +86,12 @@ def wrong(report: labs.Report) -> str:
 
 
 def judged(lab: labs.Lab, folder: Path) -> labs.Report:
-    """Its check; of the labs that measure for long only the part that measures nothing."""
-    judge, check = labs.Judge(lab.name, folder, 1), the_check(lab)
-    parts = {
-        "01-cache-sizes": lambda: check.on_constructed_machines(
-            judge, judge.function("answer.py", "cache_sizes")
-        ),
-        "06-size-a-quota": lambda: check.simulated(judge, judge.function("answer.py", "quota_us")),
-        "07-remove-a-p99": lambda: check.check(judge),  # where no group can be made, it simulates
-    }
-    if lab.name not in parts:
+    if lab.name not in PARTS:
         return labs.check_folder(lab, folder, seed=1)
+    judge = labs.Judge(lab.name, folder, 1)
     with contextlib.suppress(labs.judge.Stop), pytest.MonkeyPatch.context() as patch:
         patch.setattr(cgroups, "possible", lambda: (False, "not in this test"))
-        parts[lab.name]()
+        PARTS[lab.name](the_check(lab), judge)
     return labs.Report(lab.name, 1, tuple(judge.findings), tuple(judge.remarks))
 
 

@@ -487,6 +487,7 @@ def unread(pipe: int) -> int:
 
 
 @live
+@pytest.mark.computes  # for ten seconds nothing
 def test_a_helper_that_cannot_say_anything_ends_at_its_deadline() -> None:
     """The pipe is full from the beginning, and nobody ever reads; SIGALRM is ignored where it starts."""
     reading, writing = os.pipe()

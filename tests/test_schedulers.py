@@ -45,6 +45,7 @@ def guest() -> None:
 
 
 @pytest.mark.guests
+@pytest.mark.measures  # its digits are compared
 @pytest.mark.usefixtures("guest")
 def test_one_scheduler_gives_the_same_digits_twice_and_its_decisions_add_up() -> None:
     one, again = (scheduler.run(scheduler.EXAMPLES / "fifo.bpf.c", progress=False) for _ in range(2))
