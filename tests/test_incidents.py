@@ -90,6 +90,9 @@ def test_a_story_has_three_variants_that_can_be_judged_and_mended(name: str) -> 
     assert set(found) <= set(causes.CAUSES) and set(found) <= set(evidence.JUDGED)
     roles = {one.role for one in drawn.programs}
     assert {"client", "service"} <= roles
+    for one in drawn.programs:  # or two windows of a cycle hold unlike amounts of the same work
+        periods = [one.told.get(key, 1) for key in ("period_ms", "snapshot_every_ms")]
+        assert not [length for length in periods if 1000 * story.CYCLE_S % length]
     for variant in drawn.variants:
         assert variant.repairs and variant.culprit in roles
         changed = {change.role for change in variant.breaks} | {one.change.role for one in variant.repairs}

@@ -22,7 +22,7 @@ def story(draw: random.Random) -> Story:
                 "shows the catalogue, coroutines in Python",
                 {
                     **{"workers": 16, "cpu_us": 600, "asks": 8, "wait_us": 12_000},
-                    **{"slow_every": 2, "slow_wait_us": 1000, "period_ms": 800, "work_us": 24_000},
+                    **{"slow_every": 2, "slow_wait_us": 1000, "period_ms": 750, "work_us": 22_500},
                 },
                 knobs=("workers", "offload_slow", "await_slow", "native", "switch_us"),
             ),
@@ -32,7 +32,7 @@ def story(draw: random.Random) -> Story:
             Variant(
                 "gil",
                 # most of each second; the loop asks for the interpreter's lock at each answer of the storage
-                (Change("service", {"work_us": draw.randint(520, 560) * 1000, "switch_us": 25_000}),),
+                (Change("service", {"work_us": draw.randint(490, 525) * 1000, "switch_us": 25_000}),),
                 "service",
                 (
                     parts.line("ask for the interpreter's lock sooner", "switch_us", "100"),
