@@ -1,4 +1,6 @@
-"""A fleet of worker processes on this machine: killed, stopped, doubled, without their scheduler."""
+"""A fleet of worker processes on this machine: killed, stopped, doubled, without their scheduler; and a fleet
+of guests with kernels of their own.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,23 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, apart
+from kernels import worker
 from waiting import wait_until
 
-from sched_labs import cli
+from sched_labs import cli, kernels
 from sched_labs.core import lock
 from sched_labs.core.result import load
 from sched_labs.fleet import cluster as clusters
-from sched_labs.fleet import engine, store
+from sched_labs.fleet import engine, store, tables
+from sched_labs.kernels import packages, qemu
+from sched_labs.kernels.errors import KernelError
 
 pytest.importorskip("distributed")
 KIND = "context_switch.matrix"
 GIVEN = {"profile": "tiny", "mechanisms": ["yield"]}
 MACHINES = 8
+GUEST = Path(__file__).with_name("kernels") / "worker.py"
+KERNELS = ("6.1", "6.12")
 
 # Workers of one machine that say they are of several: what a file holds that only a boot changes.
 PRETENDS = """
@@ -48,13 +55,17 @@ sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in getattr(on
 """
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 class Room:
     """A scheduler and workers, each a process of its own."""
 
     def __init__(self, folder: Path, tls: tuple[str, ...] = ()) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.address = f"{'tls' if tls else 'tcp'}://127.0.0.1:{self.port}"
         self.tls = tls
         self.folder = folder
@@ -70,9 +81,12 @@ class Room:
 
     def start(self, module: str, *words: str, boot: str = "") -> subprocess.Popen[bytes]:
         words = (*words, *self.tls, "--no-dashboard" if module == "dask_worker" else "--no-show")
+        return self.launch("-m", f"distributed.cli.{module}", *words, boot=boot)
+
+    def launch(self, *words: str, boot: str = "") -> subprocess.Popen[bytes]:
         with (self.folder / "output").open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", f"distributed.cli.{module}", *words],
+                [sys.executable, *words],
                 env={**self.environment, "FLEET_BOOT": boot},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -83,6 +97,18 @@ class Room:
     def worker(self, name: str, boot: str, *, nanny: bool = False) -> None:
         words = ("--nthreads", "1", "--host", "127.0.0.1", "--nanny" if nanny else "--no-nanny")
         self.workers[name] = self.start("dask_worker", self.address, *words, boot=boot)
+
+    def guest(self, kernel: str) -> str:
+        """A worker in a guest with that kernel; its address."""
+        port = free_port()
+        self.workers[address := f"tcp://127.0.0.1:{port}"] = self.launch(
+            str(GUEST), kernel, str(self.port), str(port)
+        )
+        return address
+
+    def gone(self) -> list[str]:
+        """The workers whose process has ended."""
+        return [name for name, one in self.workers.items() if one.poll() is not None]
 
     def close(self) -> None:
         for one in (*self.workers.values(), self.scheduler):
@@ -239,3 +265,61 @@ def test_a_cluster_with_tls_answers_who_has_its_certificate_and_nobody_else(
         assert cli.main(["fleet", "doctor", "--scheduler", room.address.replace("tls", "tcp")]) == 2
     finally:
         room.close()
+
+
+@pytest.mark.timeout(420)
+def test_two_kernels_are_two_machines_and_one_that_goes_costs_its_own_row(
+    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if packages.architecture() != "amd64":
+        pytest.skip("the guest's half knows the system calls of x86-64 only")
+    try:
+        for name in KERNELS:
+            worker.drivers(kernels.get(name))
+        qemu.program(packages.architecture())
+    except KernelError as error:
+        pytest.skip(f"no other kernel can be booted here: {error.what}")
+    monkeypatch.setattr(engine, "RETURN_S", 1.0)
+    guests = {room.guest(name): name for name in KERNELS}
+    with clusters.connect(room.address) as cluster:
+        assert wait_until(lambda: set(cluster.workers()) == set(guests) or room.gone(), 240), output(room)
+        assert not room.gone(), output(room)
+        first = engine.run(worker.KIND, cluster, tmp_path / "out", profile="tiny")
+        rows = dict(store.read(first, {}))
+        assert first.missing() == {} and len(rows) == 2
+        assert {series(row["facts"]["kernel"]) for row in rows.values()} == set(KERNELS)
+        for machine, row in rows.items():
+            kept = load(first.folder / f"{machine}.result.json")
+            assert (
+                kept.kind == worker.KIND
+                and kept.machine["kernel"] == row["facts"]["kernel"]
+                and len(kept.data)
+            )
+
+        # In the second round the first guest that is asked is killed while it measures.
+        goes: list[str] = []
+        ask = engine.Asking._ask
+
+        def kill_soon(
+            self: engine.Asking, worker: str, machine: engine.Machine | None, question: Any
+        ) -> None:
+            ask(self, worker, machine, question)
+            if machine and not goes:
+                goes.append(machine.name)
+                soon_s = min(0.5, rows[machine.name]["duration_s"] / 4)
+                threading.Timer(soon_s, room.workers[worker].kill).start()
+
+        monkeypatch.setattr(engine.Asking, "_ask", kill_soon)
+        second = engine.run(worker.KIND, cluster, tmp_path / "out", profile="tiny")
+    assert second.rows() == set(rows) - set(goes)
+    assert second.missing() == {goes[0]: ("vanished", "Its worker went in the middle.")}
+    assert set(tables.read(tmp_path / "out").machines["kernel series"]) == set(KERNELS)
+
+
+def series(kernel: str) -> str:
+    return ".".join(kernel.split(".")[:2])
+
+
+def output(room: Room) -> str:
+    """What its processes said last."""
+    return (room.folder / "output").read_text(errors="replace")[-3000:]
