@@ -647,10 +647,10 @@ def test_the_wall_takes_nothing_else(a_wall: wall.Wall) -> None:
         assert status == 400 and "nothing that a player" in said, sent
     assert collector.post(b"{}", to, "blue-7")[0] == 404, "a card is none of its business"
     assert a_wall.players == {}
-    with pytest.raises(SchedLabError, match="refused it"):
+    with pytest.raises(SchedLabError, match="refused it: That is not the code"):
         wall.tell(to, "red-7", "0" * 16, {})
     with pytest.raises(SchedLabError, match=r"The wall at .* cannot be reached"):
         wall.tell("127.0.0.1:1", "blue-7", "0" * 16, {})
     a_wall.players = {str(number): set() for number in range(board.MOST_CARDS)}
-    with pytest.raises(SchedLabError, match="refused it"):
+    with pytest.raises(SchedLabError, match="refused it: The wall is full"):
         wall.tell(to, "blue-7", "0" * 16, {})

@@ -185,12 +185,12 @@ def send(one: dict[str, Any], to: str, code: str) -> str:
     if status == 201 and _NAME.fullmatch(said):
         return said
     if status == 201:
-        said = f"This is no collector: {to} says {_shown(said)}"
+        said = f"This is no collector: {to} says {shown(said)}"
         raise SchedLabError(said, "Is it the address on the screen?")
-    raise SchedLabError(f"The collector refused it: {_shown(said)}")
+    raise SchedLabError(f"The collector refused it: {shown(said)}")
 
 
-def _shown(said: str) -> str:
+def shown(said: str) -> str:
     """What a stranger said, as far as it moves no terminal's cursor."""
     return "".join(sign if sign.isprintable() else " " for sign in said[:300])
 
@@ -204,7 +204,7 @@ def post(data: bytes, to: str, code: str, path: str = PATH, whom: str = "collect
         return _post(data, to, code, path)
     except (OSError, ValueError, HTTPException) as error:
         raise SchedLabError(
-            f"The {whom} at {_shown(to)} cannot be reached: {_shown(str(error) or type(error).__name__)}.",
+            f"The {whom} at {shown(to)} cannot be reached: {shown(str(error) or type(error).__name__)}.",
             "Is it the address on the screen?",
         ) from error
 

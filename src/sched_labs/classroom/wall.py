@@ -10,7 +10,7 @@ from typing import Any
 from ..core import jsontext
 from ..core.errors import SchedLabError
 from .board import MOST_CARDS
-from .collector import Receiver, post
+from .collector import Receiver, post, shown
 
 STEPS = {"cause_at_s": "have the cause", "evidence_at_s": "have proved it", "repaired_at_s": "have mended it"}
 
@@ -58,6 +58,6 @@ class Wall(Receiver):
 def tell(to: str, code: str, player: str, entry: dict[str, Any]) -> None:
     """Tell the wall how far a player is, by what the ledger keeps.  Raises SchedLabError when refused."""
     told = json.dumps({"player": player, "steps": [key for key in STEPS if key in entry]})
-    status, _ = post(told.encode(), to, code, Wall.path, "wall")
+    status, said = post(told.encode(), to, code, Wall.path, "wall")
     if status != 201:
-        raise SchedLabError(f"The wall refused it ({status}).", "Is it the code on the screen?")
+        raise SchedLabError(f"The wall refused it: {shown(said)}")
