@@ -598,7 +598,8 @@ def test_sharing_shows_first_and_asks(
     assert card.parse(target.read_bytes())
     page = measured / "class.html"
     assert cli.main(["class", str(measured), "-o", str(page), "--mine", "mine.json"]) == 0
-    assert "The class: 1 machine" in page.read_text()
+    text = page.read_text(encoding="utf-8")
+    assert "<h1>The class</h1>" in text and "<p>1 machine, 1 kind of experiment." in text
     assert cli.main(["class", str(measured), "-o", str(page), "--mine", "other.json"]) == 2
 
 
