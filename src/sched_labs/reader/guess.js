@@ -71,6 +71,7 @@ const scale = ({ low, high }) => {
   const wide = high / low > 100;
   const digits = (value) => Number(value.toPrecision(2));
   const step = 10 ** Math.floor(Math.log10((high - low) / 50));
+  const middle = (low + high) / 2, round = 10 ** Math.floor(Math.log10(middle)) / 2; // 50 % between 1 and 100, not 50.5
   return {
     value: (place) => Math.min(high, Math.max(low, wide
       ? digits(low * (high / low) ** (place / STEPS))
@@ -78,7 +79,7 @@ const scale = ({ low, high }) => {
     share: (value) => (wide ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low)),
     marks: wide
       ? Array.from({ length: Math.floor(Math.log10(high)) - Math.ceil(Math.log10(low)) + 1 }, (_, n) => 10 ** (n + Math.ceil(Math.log10(low) - 1e-9)))
-      : [low, (low + high) / 2, high],
+      : [low, Number((Math.round(middle / round) * round).toPrecision(3)), high],
   };
 };
 
