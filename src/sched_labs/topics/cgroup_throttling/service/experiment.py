@@ -183,7 +183,7 @@ def latency(
     """Serve the same requests under no limit, a quota, a quota with burst, and a weight, beside a neighbour.
 
     quota_us, period_us   the limit; the burst is as large as the quota.  The period is shorter than the usual
-                      100 ms, so that a run has so many that one of them is worth 2 % of them at most
+                      100 ms, so that a run has so many that one of them is worth about 2 % of them
     demands_percent   mean CPU demand as a part of the quota; other limits are run with the highest alone
     work_us           CPU time of one request, undisturbed: measured at the start, then a fixed loop count
     threads           of the server
@@ -213,7 +213,7 @@ def latency(
     if arrivals not in ("poisson", "even", "closed"):
         raise ParameterError(f"arrivals is poisson, even or closed, not {arrivals!r}.")
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.2, quick=0.8, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.2, quick=0.65, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
     run.begin()
     limited = may_limit(run)
@@ -278,7 +278,7 @@ def contention(
         raise ParameterError(f"hogs does not take {hogs!r}.", f"Give numbers from 1 to {MOST_HOGS}.")
     checks.whole("demand_percent", demand_percent, 1, 200)
     trials = run.choose(tiny=2, quick=6, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.2, quick=0.8, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.2, quick=0.6, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
     run.begin()
     limited = may_limit(run)

@@ -121,7 +121,7 @@ def sweep(
     """
     hogs = hogs or run.choose(tiny=(2, 4), quick=(2, 4, 6, 8), full=(2, 3, 4, 6, 8, 16, 32))
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.25, quick=0.3, full=2.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.25, quick=0.25, full=2.0) if duration_s is None else duration_s
     _check(hogs, wished_slices_ns, trials, duration_s)
     cpu = placement.quiet_cpu()
     granted = []

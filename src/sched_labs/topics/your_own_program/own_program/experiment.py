@@ -174,7 +174,7 @@ def watch(run: Run, *, trouble: str = "rival", seconds: float | None = None) -> 
     """
     if trouble not in TROUBLES:
         raise ParameterError(f"There is no trouble {trouble!r}.", f"There are: {', '.join(TROUBLES)}.")
-    seconds = run.choose(tiny=0.6, quick=2.0, full=10.0) if seconds is None else seconds
+    seconds = run.choose(tiny=0.6, quick=1.0, full=10.0) if seconds is None else seconds
     checks.seconds("seconds", seconds, LEAST_S, LONGEST_S)
     run.begin()
     run.parameters |= {"trouble": trouble, "seconds": seconds}
