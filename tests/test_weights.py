@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import sched_labs
 from sched_labs import workloads
-from sched_labs.core.errors import ParameterError
+from sched_labs.core.errors import ParameterError, PlacementError
 from sched_labs.core.result import Result
 from sched_labs.limits import weights
 from sched_labs.machine import cgroup, files
 from sched_labs.machine.seen import Seen
+from sched_labs.topics.scheduler_latency.weights import experiment as pairs_experiment
 
 
 def test_the_scales_agree_with_their_sources() -> None:
@@ -130,6 +132,16 @@ def test_hogs_in_sessions_of_their_own_end_with_their_workload() -> None:
     while any(Path(f"/proc/{tid}").exists() for tid in hogs.tids) and time.monotonic() < until:
         time.sleep(0.01)
     assert not [tid for tid in hogs.tids if Path(f"/proc/{tid}").exists()]
+
+
+def test_where_nice_values_are_refused_the_run_says_so(
+    monkeypatch: pytest.MonkeyPatch, own_lock: None
+) -> None:
+    """As for whoever started the notebook with nice, and is no root."""
+    monkeypatch.setattr(pairs_experiment, "_block", lambda *_: ([1, 1], False))
+    with pytest.raises(PlacementError, match="refused the hogs' nice values") as refused:
+        sched_labs.weights.pairs(trials=1, duration_s=0.1)
+    assert refused.value.lacking
 
 
 def test_the_two_share_the_cpu_and_nice_counts_within_a_session(tiny: Callable[[str], Result]) -> None:

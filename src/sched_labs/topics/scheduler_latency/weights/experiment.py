@@ -167,6 +167,12 @@ def pairs(
                 }
             ]
         )
+    if not run.measured:
+        raise PlacementError(
+            "The kernel refused the hogs' nice values: this process has one, and may not go below it.",
+            "Start Python, or Jupyter, without nice.",
+            lacking=True,
+        )
 
 
 def _task_groups(given: Arrangement, ours: str | None) -> int:
