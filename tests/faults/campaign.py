@@ -6,8 +6,8 @@ no process with its mark, no control group, no BPF program, no changed setting, 
 nothing in the folder for temporaries.
 And it ended in one of three ways: a whole result; one that says what it lacks; one clear error.
 Only what no program can catch, SIGKILL and SIGQUIT, may end it in a fourth way, without a word.
-After every tenth case, and after each that went wrong, the same experiment runs once more without a fault,
-and has to end with a result.
+After it the same one runs the smallest form of the same experiment once more, where the case ran: with its
+files, its lock and its folders.  That has to end with a whole result, while the next case is on its way.
 What befalls a whole machine (a CPU that goes, the clock set, a control group of v2 that somebody removes) is
 tried in a guest: `machine.py`.
 """
@@ -21,6 +21,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import select
 import signal
 import subprocess
@@ -47,7 +48,6 @@ from sched_labs.workloads.launch import MARKER, owner_mark
 HERE = Path(__file__).parent
 PROVISION = HERE.parents[1] / "scripts" / "provision.sh"
 WITHIN_S, HUNG_S, BLOCKED_S = 15.0, 90.0, 3.0
-CLEAN_EVERY = 10
 
 # An experiment, and the moments that its run passes.
 SIMPLE = ("before the lock", "holding it", "workload ready", "measuring", "saving")
@@ -55,6 +55,11 @@ RUNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "context_switch": (("--set", 'mechanisms=["pipe"]'), SIMPLE),
     "quota.hog": ((), (*SIMPLE, "group made")),
     "runqlat.histogram": ((), (*SIMPLE, "helper ready", "window open")),
+}
+SMALLEST = {
+    "context_switch": ("--set", 'mechanisms=["pipe"]', "--set", 'between=["threads"]', "--set", "trials=1"),
+    "quota.hog": ("--set", "shares_percent=[50]", "--set", "trials=1"),
+    "runqlat.histogram": ("--set", "duration_s=0.1"),
 }
 SIGNALS = ("KILL", "INT", "TERM", "QUIT", "HUP")
 SILENT = {-signal.SIGKILL, -signal.SIGQUIT}
@@ -154,15 +159,19 @@ class Users:
     def __exit__(self, *_: object) -> None:
         self.covering.close()
 
-    def before(self, who: str, folder: Path) -> list[str]:
-        """What goes before a command so that this user runs it, who gets the folder."""
+    def before(self, who: str) -> list[str]:
+        """What goes before a command so that this user runs it."""
         if who not in self.ids:
             return []
         user = str(self.ids[who])
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, int(user), int(user))
         enter = ["nsenter", "-t", str(self.covered._pid), "-m", "--"]
         return [*enter, "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+
+    def give(self, who: str, folder: Path) -> None:
+        """The folder, with what is in it, to this user."""
+        if user := self.ids.get(who):
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, user, user)
 
 
 class Run:
@@ -181,7 +190,9 @@ class Run:
         words = ["run", case.kind, "--profile", "tiny", "--json", str(self.json), *extra]
         self.output, out = os.pipe()
         self.errors = (folder / f"{self.json.stem}.err").open("w+b")
-        before = users.before(who, folder)
+        before = users.before(who)
+        users.give(who, folder)
+        self.environment = self._environment(covered=bool(before))
         self.process = subprocess.Popen(
             [
                 *before,
@@ -197,7 +208,7 @@ class Run:
             stdout=out,
             stderr=self.errors,
             pass_fds=(tell, hear),
-            env=self._environment(library, covered=bool(before)),
+            env=self.environment | {"LD_PRELOAD": str(library)},
             cwd=folder / "tmp",
         )
         self.mark = owner_mark(self.process.pid)
@@ -206,10 +217,9 @@ class Run:
         self.drained = b""
         self.reads = True
 
-    def _environment(self, library: Path, *, covered: bool) -> dict[str, str]:
+    def _environment(self, *, covered: bool) -> dict[str, str]:
         around = {
             **os.environ,
-            "LD_PRELOAD": str(library),
             "TMPDIR": str(self.folder / "tmp"),
             "XDG_DATA_HOME": str(self.folder / "data"),
             "XDG_CACHE_HOME": str(store.cache_folder().parent),  # workloads that are compiled already
@@ -250,11 +260,16 @@ class Run:
             time.sleep(0.02)
         return self.process.poll()
 
+    def hang_up(self) -> None:
+        """Whoever read its output is gone."""
+        os.close(self.output)
+        self.output = -1
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
         for fd in (self.heard, self.tells, self.output):
-            with contextlib.suppress(OSError):
+            if fd >= 0:
                 os.close(fd)
         self.errors.close()
 
@@ -414,44 +429,60 @@ def left_over(run: Run) -> list[str]:
     return found
 
 
-def play(one: Case, library: Path, users: Users) -> Ended:
-    """One case from its beginning to what is left of it."""
-    ended = Ended(one)
-    before = {fact.key: fact.value for fact in look_tunables(Seen())}
-    who = PAIRS.get(one.who, (one.who,))
-    with room() as place:
-        runs = [Run(one, who[0], place, library, users)]
+class Scene:
+    """A case on its way to the moment where it halts; then it is played, and followed by a clean run."""
+
+    def __init__(self, one: Case, library: Path, users: Users) -> None:
+        self.case, self.library, self.users = one, library, users
+        self.who = PAIRS.get(one.who, (one.who,))
+        self.settings = {fact.key: fact.value for fact in look_tunables(Seen())}
+        self.holds = contextlib.ExitStack()
+        self.place = self.holds.enter_context(room())
+        self.runs = [self._run(one, self.who[0])]
+
+    def _run(self, one: Case, who: str) -> Run:
+        run = Run(one, who, self.place, self.library, self.users)
+        self.holds.callback(run.close)
+        return run
+
+    def __enter__(self) -> Scene:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.holds.close()
+
+    def play(self) -> Ended:
+        """Let it happen, from there to what is left of it."""
+        one, ended = self.case, Ended(self.case)
         started: list[subprocess.Popen[bytes]] = []
         try:
-            if not runs[0].halted():
-                ended.wrong.append(f"it never came to the moment {one.when!r}: {runs[0].said()[-500:]}")
+            if not self.runs[0].halted():
+                ended.wrong.append(f"it never came to the moment {one.when!r}: {self.runs[0].said()[-500:]}")
             # It halts last thing before its end, and is told to go on when the other one is over.
-            runs += [Run(replace(one, when="saving"), other, place, library, users) for other in who[1:]]
-            started = befall(runs[0], one.what)
+            self.runs += [self._run(replace(one, when="saving"), other) for other in self.who[1:]]
+            started = befall(self.runs[0], one.what)
             if one.what == "blocked output":
                 time.sleep(BLOCKED_S)
-                os.close(runs[0].output)
-            ended.outcome, wrong = outcome(runs[0], runs[0].wait(), one.what)
+                self.runs[0].hang_up()
+            ended.outcome, wrong = outcome(self.runs[0], self.runs[0].wait(), one.what)
             ended.wrong += [wrong] if wrong else []
-            for other in runs[1:]:
+            for other in self.runs[1:]:
                 ended.wrong += [f"the other run: {said}" for said in _undisturbed(other)]
-            ended.wrong += _left(runs, one)
+            ended.wrong += _left(self.runs, one)
             after = {fact.key: fact.value for fact in look_tunables(Seen())}
             ended.wrong += [
-                f"{name}: {before[name]} is now {after[name]}"
-                for name in before
-                if before[name] != after[name]
+                f"{name}: {value} is now {after[name]}"
+                for name, value in self.settings.items()
+                if value != after[name]
             ]
             ended.wrong += [
                 "what took its number was ended too" for taker in started if taker.poll() == -signal.SIGKILL
             ]
         finally:
-            for run in runs:
-                run.close()
             for process in started:
                 process.kill()
                 process.wait()
-    return ended
+        return ended
 
 
 @contextlib.contextmanager
@@ -473,15 +504,68 @@ def _undisturbed(run: Run) -> list[str]:
     return [] if "result" in ended else [wrong or f"{ended}: {run.said()[-500:]}"]
 
 
-def clean(after: Case, library: Path, users: Users) -> list[str]:
-    """What is wrong about a run of the same experiment, by the same one, to which nothing happens."""
-    who = PAIRS.get(after.who, (after.who,))[0]
-    with room() as place:
-        run = Run(replace(after, when="saving"), who, place, library, users)
-        try:
-            return [f"a run after it: {said}" for said in _undisturbed(run)]
-        finally:
-            run.close()
+class Again:
+    """A clean run where a case ran, by the same one: in its folders, with its lock and its files."""
+
+    def __init__(self, users: Users) -> None:
+        self.users = users
+        self.waiting: dict[str, subprocess.Popen[str]] = {}  # by who: an interpreter that has imported all
+        self.lacks: dict[tuple[str, str], list[str]] = {}  # what the first one of a kind had to do without
+
+    def __enter__(self) -> Again:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self.waiting.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)
+            one.communicate()
+
+    def _waiting(self, who: str) -> subprocess.Popen[str]:
+        who = who if who in self.users.ids else ""
+        if who not in self.waiting or self.waiting[who].poll() is not None:
+            self.waiting[who] = subprocess.Popen(
+                [*self.users.before(who), sys.executable, HERE / "again.py", *RUNS],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            self._line(self.waiting[who])
+        return self.waiting[who]
+
+    @staticmethod
+    def _line(one: subprocess.Popen[str]) -> str:
+        assert one.stdout
+        return one.stdout.readline() if select.select([one.stdout], [], [], HUNG_S)[0] else ""
+
+    def after(self, run: Run, kind: str) -> list[str]:
+        """What is wrong about a run of the same kind to which nothing happens."""
+        written, said = run.folder / "again.json", run.folder / "tmp" / "said"
+        asked = {
+            "words": ["run", kind, "--profile", "tiny", "--json", str(written), *SMALLEST[kind]],
+            "folder": str(run.folder / "tmp"),
+            "environment": run.environment | {"XDG_DATA_HOME": str(run.folder / "data")},
+            "lock": str(run.lock),
+            "said": str(said),
+        }
+        one = self._waiting(run.who)
+        assert one.stdin
+        print(json.dumps(asked), file=one.stdin, flush=True)
+        status = self._line(one).strip()
+        if not status:
+            os.killpg(one.pid, signal.SIGKILL)
+            return [f"a run after it did not end within {HUNG_S:.0f} s"]
+        told = said.read_text(errors="replace") if said.exists() else ""
+        if status != "0" or "Traceback" in told or not written.exists():
+            return [f"a run after it: status {status}, and it said {told[-1500:]!r}"]
+        found = result.load(written)
+        # But for the numbers of processes and groups.
+        lacks = [re.sub(r"\d+", "N", note.text) for note in found.notes if note.level == "missing"]
+        before = self.lacks.setdefault((kind, run.who), lacks)
+        if found.interrupted or found.data.empty or lacks != before:
+            return [f"a run after it is not whole: {lacks}, where the first one lacked {before}"]
+        return []
 
 
 def _bpf() -> list[str]:
@@ -500,15 +584,21 @@ def _left(runs: list[Run], one: Case) -> list[str]:
 
 
 def campaign(cases: int, seed: int = 1, only: Sequence[int] = (), first: int = 0) -> list[Ended]:
-    """Play the cases, and say of each how it ended."""
+    """Play the cases, each followed by a clean run, and say of each how it ended."""
     ended = []
-    with shim() as library, Users() as users:
-        for number in only or range(first, first + cases):
-            last = play(case(seed, number), library, users)
-            ended.append(last)
-            if last.wrong or number % CLEAN_EVERY == CLEAN_EVERY - 1:
-                last.wrong += clean(last.case, library, users)
-            print(f"{last.case}: {last.outcome}", *last.wrong, sep="\n    ", flush=True)
+    numbers = list(only or range(first, first + cases))
+    with shim() as library, Users() as users, Again(users) as again, contextlib.ExitStack() as last:
+        scene = last.enter_context(Scene(case(seed, numbers[0]), library, users))
+        for following in [*numbers[1:], None]:
+            with scene:
+                one = scene.play()
+                if following is not None:  # its program starts meanwhile
+                    upcoming = last.enter_context(Scene(case(seed, following), library, users))
+                one.wrong += again.after(scene.runs[0], one.case.kind)
+            ended.append(one)
+            print(f"{one.case}: {one.outcome}", *one.wrong, sep="\n    ", flush=True)
+            if following is not None:
+                scene = upcoming
     return ended
 
 
