@@ -239,6 +239,33 @@ def test_another_site_cannot_post_with_the_readers_cookies(served: Served, brows
     assert b"stolen" not in served.ask("/sched-labs/predictions", key=True)[2]
 
 
+def test_only_the_readers_own_pages_reach_what_runs_their_code(served: Served, browser: Any) -> None:
+    """Three adversaries: one without the key, a site that the reader visits, a name bent to this computer."""
+    context = browser.new_context()
+    context.new_page().goto(f"{served.address}/book/book/intro.html?token={served.token}")
+    cookies = {"Cookie": "; ".join(f"{c['name']}={c['value']}" for c in context.cookies())}
+    context.close()
+    evil = {**cookies, "Origin": "http://evil.example", "Referer": "http://evil.example/"}
+    upgrade = {
+        "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }  # fmt: skip
+    for path in ("/api/kernels", "/api/sessions", "/api/terminals"):
+        for headers in (None, {"Authorization": "token wrong"}, evil):
+            assert served.ask(path, method="POST", body={}, headers=headers)[0] in (403, 404), (path, headers)
+        assert served.ask(path)[0] == 403
+        assert served.ask(path, key=True, headers={"Host": "evil.example"})[0] == 403
+    status, _, made = served.ask("/api/kernels", key=True, method="POST", body={"name": "python3"})
+    assert status == 201
+    kernel = f"/api/kernels/{json.loads(made)['id']}"
+    try:
+        for headers in ({}, evil, {**cookies, "Host": "evil.example", "Origin": "http://evil.example"}):
+            assert served.ask(f"{kernel}/channels", headers={**headers, **upgrade})[0] == 403, headers
+        assert json.loads(served.ask(kernel, key=True)[2])["connections"] == 0
+    finally:
+        assert served.ask(kernel, key=True, method="DELETE")[0] == 204
+
+
 def test_a_page_keeps_a_prediction_and_leads_to_jupyterlab(served: Served, browser: Any) -> None:
     context = browser.new_context()
     page = context.new_page()
