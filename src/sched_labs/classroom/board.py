@@ -83,7 +83,7 @@ def fleet(cards: dict[str, dict[str, Any]]) -> tables.Fleet:
     """The cards as a fleet that was asked once; nobody sees what the files were called."""
     rows = [
         (
-            f"card {number}",
+            f"card {number:03}",
             datetime(2026, 1, 1, tzinfo=UTC),  # a card is one round
             {
                 "kind": entry["kind"],
