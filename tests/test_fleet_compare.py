@@ -207,7 +207,7 @@ def test_the_page_is_read_in_ten_minutes_and_its_examples_are_what_they_say_they
             ast.parse(block)
         elif language == "yaml":
             assert yaml.safe_load(block)["singleuser"]["cpu"] == {"guarantee": 2, "limit": 2}
-    assert [language for language, _ in blocks].count("python") == 3
+    assert [language for language, _ in blocks].count("python") == 4
 
 
 def test_times_of_another_clock_are_not_compared() -> None:
