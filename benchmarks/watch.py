@@ -5,8 +5,9 @@
     python benchmarks/watch.py --cost [--keep FILE]       # what watching adds to a switch, and what others do
 
 One line per case: how often the first finding was the true one, and what else came out on top.  Of a healthy
-program every finding about a wait for a CPU is a false alarm.  Where another program of this machine was busy
-and was named, that is neither: such a run is not judged, and counted apart.
+program every finding about a wait for a CPU is a false alarm.  Where a rival is named, and other programs of
+this machine had a CPU for as long as it is said to have cost, that is neither: such a run is not judged, and
+counted apart.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ NO_HELPER = runqlat.Availability(False, "It was switched off for this bench.", "
 
 
 NOT_JUDGED = "not judged"
-BUSY_MS_PER_S = 100.0  # of CPU time that programs used which this bench did not start
 
 
 def judged(
@@ -59,9 +59,11 @@ def judged(
         if row["name"] in never or (row["scheduling"] and row["name"] != "nothing")
     ]
     name = str(rows[0]["name"]) if sick else (blaming or ["nothing"])[0]
+    if name != "rival" or name in names:
+        return name
+    (size,) = (row["size_ms_per_s"] for row in rows if row["name"] == name)
     strangers = [row for row in found.records("rivals") if "/sched-labs" not in row["group"]]
-    busy = sum(row["cpu_ms_per_s"] for row in strangers) >= BUSY_MS_PER_S
-    return NOT_JUDGED if name == "rival" and name not in names and busy else name
+    return NOT_JUDGED if sum(row["cpu_ms_per_s"] for row in strangers) >= size else name
 
 
 def verdict(case: troubles.Case, seed: int, seconds: float) -> str:
@@ -116,14 +118,17 @@ def causes(pid: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watched(pid: int, stacks: bool = False) -> Iterator[None]:
-    """The two probes of a watch; its looks at /proc are reported by each watch itself."""
-    with (
-        runqlat.watch([pid], 60, 30, scope="family", attribution=True, bins="log2") as waits,
-        switches.watch([pid], 60, scope="family", stacks=stacks) as edges,
-    ):
+def watched(pid: int) -> Iterator[None]:
+    """The probe of a watch; its looks at /proc are reported by each watch itself."""
+    with runqlat.watch([pid], 60, 30, scope="family", attribution=True, bins="log2", edges=True) as waits:
         waits.start()
-        edges.start()
+        yield
+
+
+@contextlib.contextmanager
+def with_stacks(pid: int) -> Iterator[None]:
+    with causes(pid), switches.watch([pid], 60, scope="family", stacks=True) as places:
+        places.start()
         yield
 
 
@@ -154,7 +159,7 @@ WAYS = {
     "histogram and causes": (causes, 0.5),
     "watch (these, and who followed whom)": (watched, 0.5),
     "watch --timeline": (with_turns, 1.5),
-    "watch --stacks": (lambda pid: watched(pid, stacks=True), None),
+    "watch --stacks": (with_stacks, None),
 }
 PEER = "libbpf-tools runqlat -p"
 PEERS = {PEER: "runqlat", "perf sched record": "perf"}

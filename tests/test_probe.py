@@ -41,6 +41,7 @@ REQUEST: dict[str, Any] = {
     "by": "machine",
     "bins": "fine",
     "attribution": False,
+    "edges": False,
 }
 
 # Sides of a ping-pong over two pipes, on one CPU; it does as many round trips as each line on stdin says.

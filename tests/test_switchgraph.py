@@ -12,9 +12,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from sched_labs import workloads
 from sched_labs.core.errors import ParameterError, ProbeError, ResultError
 from sched_labs.core.result import Result, load
-from sched_labs.probes import switches
+from sched_labs.probes import runqlat, switches
+from sched_labs.steer import placement
 from sched_labs.topics.scheduler_latency.switchgraph import experiment, figure
 
 HERE = switches.available()
@@ -82,6 +84,39 @@ def test_every_departure_is_an_edge_and_has_a_place(sleeper: subprocess.Popen[by
     assert top[-1] in ("__schedule", "schedule", "kernel")
     if top[-1] != "kernel":
         assert any("nanosleep" in function for function in top)
+
+
+@live
+@pytest.mark.parametrize("attribution", [False, True])
+def test_the_waits_probe_counts_the_same_edges(attribution: bool) -> None:
+    """Two threads hand a byte to each other while both probes look: each switch between them is in both."""
+    words = ["--by", "pipe", "--between", "threads", "--trials", "1", "--round-trips", "500"]
+    with workloads.start("pingpong", words, deadline_s=60) as pair:
+        placement.pin(pair.tids, [CPU])
+        with (
+            runqlat.watch([pair.pid], 60, edges=True, attribution=attribution) as waits,
+            switches.watch([pair.pid], 60) as alone,
+        ):
+            waits.start()
+            alone.start()
+            pair.run()
+            counted, there = waits.stop(), alone.stop()
+    assert waits.switches
+    both: list[dict[object, int]] = []
+    for seen in (waits.switches, there):
+        rows = seen.edges
+        own = rows[rows["prev_tid"].isin(pair.tids) & rows["next_tid"].isin(pair.tids)]
+        both.append(own.groupby(["prev_tid", "next_tid", "state"])["switches"].sum().to_dict())
+        assert seen.lost_edges == 0
+        # Each hand-over needs a switch to the other one; a third program may have the CPU in between.
+        assert rows[rows["next_tid"].isin(pair.tids)]["switches"].sum() >= 2 * 500
+    assert both[0] == both[1]
+    assert counted.total >= 2 * 500
+
+
+def test_edges_of_a_control_group_are_not_told() -> None:
+    with pytest.raises(ParameterError, match="control group"):
+        runqlat.watch([os.getpid()], 1, scope="cgroup", edges=True)
 
 
 @live

@@ -26,7 +26,7 @@ class Held(Processes):
         self._workload.go()
 
 
-def limited(seconds: float) -> dict[str, Any]:
+def limited(seconds: float, stacks: bool) -> dict[str, Any]:
     """Two threads that never sleep, in a group inside one that may use a fifth of a CPU."""
     with (
         cgroups.group("tenant", quota_us=20_000) as tenant,
@@ -34,7 +34,7 @@ def limited(seconds: float) -> dict[str, Any]:
         workloads.start("burn", ["--workers", "2", "--duration-ms", LASTS_MS], deadline_s=600) as busy,
     ):
         server.add(busy.pid)
-        result = observe(Held(busy), seconds, stacks=True, timeline=True, progress=False)
+        result = observe(Held(busy), seconds, stacks=stacks, timeline=True, progress=False)
         return {
             "version": tenant.version,
             "limited": tenant.path.removeprefix("/sys/fs/cgroup"),

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..core.errors import ParameterError
 from .channel import Availability, Window, available
+from .switches import Switches, read_switches
 from .waits import CAUSES, Attribution, Waits, quantile_ns, read_attribution
 
 __all__ = ["Attribution", "Availability", "Waits", "Watch", "available", "quantile_ns", "watch"]
@@ -37,6 +38,7 @@ def watch(
     by: str = "machine",
     bins: str = "fine",
     attribution: bool = False,
+    edges: bool = False,
 ) -> Watch:
     """Load the probe on processes (not threads) of this user; nothing counts until `start()`.
 
@@ -50,6 +52,8 @@ def watch(
                  "cgroup"; of the last three at most 1,024, and what does not fit is counted (`unkeyed`)
     bins         "fine" (at most 1.6 % wide) or "log2" (powers of two)
     attribution  also account for every nanosecond of the waits by what occupied the CPU; dearer
+    edges        also count who takes the CPU after whom (`Watch.switches`, after stop()): a probe of its own
+                 would cost more; not of a control group
 
     Raises ParameterError for values that no probe could use, and ProbeError where this machine, or this
     user, cannot have the probe, or where a process is not there or not the user's.
@@ -67,6 +71,8 @@ def watch(
             "On the whole machine no program is the waiting thread's own: waits cannot be attributed.",
             "Watch processes or a control group.",
         )
+    if scope == "cgroup" and edges:
+        raise ParameterError("Who follows whom is not told of a control group.", "Watch processes.")
     if scope == "cgroup" and len(wanted) != 1:
         raise ParameterError("A control group is named by one process in it.", "Give one process id.")
     if scope in ("processes", "family") and not wanted:
@@ -77,7 +83,8 @@ def watch(
     ):
         if not (math.isfinite(value) and least <= value <= most):
             raise ParameterError(f"{name} must lie between {least} and {most} seconds, not at {value}.")
-    request = {"scope": scope, "pids": wanted, "by": by, "bins": bins, "attribution": bool(attribution)}
+    request = {"scope": scope, "pids": wanted, "by": by, "bins": bins}
+    request |= {"attribution": bool(attribution), "edges": bool(edges)}
     return Watch(request, float(duration_s), float(interval_s))
 
 
@@ -88,6 +95,7 @@ class Watch(Window):
         self._interval_s = interval_s
         self._by = str(request["by"])
         self._final: Waits | None = None
+        self.switches: Switches | None = None  # when all is over, and where the edges were asked for
         super().__init__({"probe": "runqlat", **request, "duration_s": duration_s, "interval_s": interval_s})
 
     @property
@@ -125,6 +133,7 @@ class Watch(Window):
         waits = _waits(record, self._channel.ready, self._by)
         if record["record"] == "end":
             self._final = waits
+            self.switches = read_switches(record) if "edges" in record else None
         return waits
 
 

@@ -7,13 +7,14 @@
     seen.stacks     # one row per place in the kernel where a thread left its CPU
 
 The counting is done in the kernel (helper/switches.bpf.c), by the same privileged helper that counts waits.
+Whoever counts waits as well asks that probe for the edges (`runqlat.watch(..., edges=True)`): it costs less.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -124,6 +125,19 @@ def _how(waker: int, functions: Sequence[str]) -> str:
     return "interrupt" if any(_INTERRUPT.match(one) for one in functions) else "thread"
 
 
+def read_switches(record: Mapping[str, Any]) -> Switches:
+    """A helper's last record."""
+    return Switches(
+        rows=record["edges"],
+        stack_rows=record.get("stacks", []),
+        window_ns=record["window_ns"],
+        lost_edges=record["lost_edges"],
+        lost_stacks=record.get("lost_stacks", 0),
+        ended_by=record["why"],
+        waker_rows=record.get("wakers", []),
+    )
+
+
 def watch(pids: Sequence[int], duration_s: float, *, scope: str = "processes", stacks: bool = False) -> Watch:
     """Load the probe on processes of this user, or (scope="machine", root, no pids) on everything.
 
@@ -176,13 +190,5 @@ class Watch(Window):
         while self._final is None:
             record = self._channel.receive("counts", "end", timeout_s=timeout_s)
             if record["record"] == "end":
-                self._final = Switches(
-                    rows=record["edges"],
-                    stack_rows=record.get("stacks", []),
-                    window_ns=record["window_ns"],
-                    lost_edges=record["lost_edges"],
-                    lost_stacks=record.get("lost_stacks", 0),
-                    ended_by=record["why"],
-                    waker_rows=record.get("wakers", []),
-                )
+                self._final = read_switches(record)
         return self._final

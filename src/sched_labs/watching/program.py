@@ -142,18 +142,18 @@ class Probes:
     """What counts in the kernel while the window is open."""
 
     waits: runqlat.Watch
-    switches: switches.Watch
+    stacks: switches.Watch | None
     turns: turns.Watch | None
 
     def start(self) -> None:
-        self.waits.start()
-        self.switches.start()
-        if self.turns:
-            self.turns.start()
+        for probe in (self.waits, self.stacks, self.turns):
+            if probe:
+                probe.start()
 
     def stop(self, seen: Seen) -> None:
         """Close them, and put what they counted into the window."""
-        seen.waits, seen.switches = self.waits.stop(), self.switches.stop()
+        seen.waits = self.waits.stop()
+        seen.switches = self.stacks.stop() if self.stacks else self.waits.switches
         seen.turns = self.turns.stop() if self.turns else None
 
 
@@ -174,12 +174,14 @@ def _probes(
     longest = min(MOST_S, seconds + 60)
     if able.ok:
         try:
-            waits = stack.enter_context(
-                runqlat.watch(pids, longest, 30, scope="family", attribution=True, bins="log2")
+            enter, whose = stack.enter_context, "family"
+            waits = enter(
+                runqlat.watch(pids, longest, 30, scope=whose, bins="log2", attribution=True, edges=not stacks)
             )
-            edges = stack.enter_context(switches.watch(pids, longest, scope="family", stacks=stacks))
-            kept = turns.watch(pids, longest, scope="family") if timeline else None
-            return Probes(waits, edges, stack.enter_context(kept) if kept else None)
+            # Where stacks are noted at each switch, the edges are counted by the way.
+            places = enter(switches.watch(pids, longest, scope=whose, stacks=True)) if stacks else None
+            kept = enter(turns.watch(pids, longest, scope=whose)) if timeline else None
+            return Probes(waits, places, kept)
         except ProbeError as error:
             why, remedy = error.what, error.remedy
     notes.append(

@@ -15,6 +15,7 @@ from typing import Any
 from .programs import (
     BIN_BITS,
     COARSE_FOLD,
+    EDGES,
     FOLDS,
     KEYS,
     SPANS,
@@ -39,8 +40,8 @@ COARSE = BINS >> COARSE_FOLD
 SHARES = len(CAUSES) * (COARSE * (len(PARTS) + 2) + 5)  # the 64-bit numbers of `struct parts`
 SLOT_WORDS = {True: 12, False: 2}  # of `struct slot`, with attribution and without
 
+EDGE_WORDS = 8  # of edges.bpf.h, 64 bits each
 # switches.bpf.c: so many entries for each CPU, and the 64-bit words of each.
-EDGES, EDGE_WORDS = 4096, 7
 PLACES, PLACE_WORDS, FRAMES = 512, 31, 24
 WAKER_WORDS = 30
 SPOT_WORDS = 4  # of what throttle.bpf.c knows of a CPU
@@ -68,6 +69,25 @@ class Counts:
     def waiting(self) -> int:
         """How much of what is counted had not ended when the window closed."""
         return 0
+
+    def edges(self) -> dict[str, Any]:
+        """What edges.bpf.h counts: [cpu, from, to, state, switches, both names] of each, and switches without
+        one.
+        """
+        words = memoryview(self.maps["edges"]).cast("Q")
+        edges = []
+        for at in range(0, self.cpus * EDGES * EDGE_WORDS, EDGE_WORDS):
+            if words[at + 2]:
+                row = words[at : at + EDGE_WORDS].tobytes()
+                *tids, state, _, switches = struct.unpack_from("<IIIIQ", row)
+                names = [name_of(tid, row[24 + 16 * n : 40 + 16 * n]) for n, tid in enumerate(tids)]
+                told = [-1 if tid == OTHERS else tid for tid in tids]
+                edges.append([at // (EDGES * EDGE_WORDS), *told, STATES[state & 3], switches, *names])
+        return {"edges": edges, "lost_edges": self.lost(0)}
+
+    def lost(self, which: int) -> int:
+        """Switches without an edge (0), departures without a place (1)."""
+        return sum(struct.unpack_from(f"<{2 * self.cpus}Q", self.maps["losts"])[which::2])
 
 
 def pairs(row: Iterable[int]) -> list[int]:
@@ -109,6 +129,8 @@ class Waits(Counts):
             read["keys"] = self.keys()
         if self.attribution:
             read["attribution"] = self.shares()
+        if last and self.request["edges"]:
+            read.update(self.edges())
         return read
 
     def keys(self) -> list[list[Any]]:
@@ -160,20 +182,10 @@ class Switches(Counts):
 
     def read(self, last: bool) -> dict[str, Any]:
         """The edges so far, and with the last record the stacks; thread -1 stands for OTHERS."""
-        words = memoryview(self.maps["edges"]).cast("Q")
-        edges = []
-        for at in range(0, self.cpus * EDGES * EDGE_WORDS, EDGE_WORDS):
-            if words[at + 2]:
-                row = words[at : at + EDGE_WORDS].tobytes()
-                *tids, state, _, switches = struct.unpack_from("<IIIIQ", row)
-                names = [name_of(tid, row[24 + 16 * n : 40 + 16 * n]) for n, tid in enumerate(tids)]
-                told = [-1 if tid == OTHERS else tid for tid in tids]
-                edges.append([at // (EDGES * EDGE_WORDS), *told, STATES[state & 3], switches, *names])
-        lost = struct.unpack_from(f"<{2 * self.cpus}Q", self.maps["losts"])
-        read = {"edges": edges, "lost_edges": sum(lost[::2])}
+        read = self.edges()
         if last and self.request["stacks"]:
             self.known = self.functions()
-            read.update(stacks=self.stacks(), wakers=self.wakers(), lost_stacks=sum(lost[1::2]))
+            read.update(stacks=self.stacks(), wakers=self.wakers(), lost_stacks=self.lost(1))
         return read
 
     def stacks(self) -> list[list[Any]]:

@@ -35,6 +35,7 @@ COARSE_FOLD = BIN_BITS - 2  # bins for each length of four to a power of two say
 FOLDS = {"fine": 0, "log2": BIN_BITS}
 KEYS = {"thread": 1, "process": 2, "cgroup": 3}  # what runqlat.bpf.c calls them
 MOST_KEYS = 1024
+EDGES = 4096  # for each CPU, of edges.bpf.h
 SPANS = 4096  # of time for each CPU, of throttle.bpf.c
 WAKES, LEAST_WAKES = 1 << 18, 1 << 10  # kept by wakeups.bpf.c: on all CPUs together, on each at least
 TURNS, LEAST_PAGES = 1 << 16, 4  # of timeline.bpf.c: on all CPUs together; pages on each at least
@@ -75,7 +76,7 @@ def possible_cpus() -> int:
 
 def shape_of(request: dict[str, Any]) -> dict[str, Any]:
     """All of a request and of this machine that the instructions depend on, besides sources and BTF."""
-    names = ("probe", "scope", "by", "bins", "attribution", "stacks")
+    names = ("probe", "scope", "by", "bins", "attribution", "edges", "stacks")
     shape = {name: request[name] for name in names if name in request}
     with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
         shape["slots"] = min(1 << (int(file.read()) - 1).bit_length(), 1 << 16)
@@ -122,8 +123,6 @@ def plan(kernel: btf.Btf, shape: dict[str, Any]) -> tuple[str, btf.Defines, dict
         if shape["by"] in KEYS:
             defines.update(KEYED=KEYS[shape["by"]], KEY_FOLD=FOLDS[shape["bins"]], MOST_KEYS=MOST_KEYS)
     elif shape["probe"] == "switches":
-        defines["COMM_OFFSET"] = kernel.must(b"task_struct", b"comm")
-        defines["FLAGS_OFFSET"] = kernel.must(b"task_struct", b"flags", (4,))
         if shape["stacks"]:
             defines["STACKS"] = 1
             points["on_waking"], _ = kernel.tasks("sched_waking", 0)
@@ -143,6 +142,10 @@ def plan(kernel: btf.Btf, shape: dict[str, Any]) -> tuple[str, btf.Defines, dict
         if not throttling:
             raise btf.lacking("cfs_rq.throttle_count")
         defines.update(throttling, SPANS=SPANS)
+    if shape["probe"] == "switches" or shape.get("edges"):
+        defines["COMM_OFFSET"] = kernel.must(b"task_struct", b"comm")
+        defines["FLAGS_OFFSET"] = kernel.must(b"task_struct", b"flags", (4,))
+        defines["EDGES"] = EDGES
     where: dict[str, Any] = {"first": [(name, points[name]) for name in first], "interrupts": interrupts}
     where["points"] = [(name, points[name]) for name in functions]
     where["seed"] = bool(shape.get("attribution"))
@@ -181,7 +184,8 @@ def instructions(request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     if kept is not None:
         return kept, True
     source, defines, where = plan(btf.Btf(types), shape)
-    made = compiled(files["watched.bpf.h"] + files[source], defines, where)
+    head = files["watched.bpf.h"] + (files["edges.bpf.h"] if "EDGES" in defines else b"")
+    made = compiled(head + files[source], defines, where)
     keep(name, made)
     return made, False
 

@@ -11,6 +11,8 @@
  *
  * It begins with watched.bpf.h.  BIN_BITS and TOP_BIT lay out the bins.
  *
+ * EDGES also counts who takes the CPU after whom (edges.bpf.h).
+ *
  * KEYED counts every wait a second time, under a key: 1 the thread, 2 the process, 3 the control group; each
  * bin then holds 2^KEY_FOLD of the others.
  *
@@ -72,9 +74,8 @@ static inline struct slot *slot_of(u32 pid)
     return slots.lookup(&index);
 }
 
-static inline struct counts *our_counts(void)
+static inline struct counts *counts_of(u32 cpu)
 {
-    u32 cpu = bpf_get_smp_processor_id();
     return cpus.lookup(&cpu);
 }
 
@@ -100,6 +101,8 @@ static inline u64 bin_of(u64 ns)
     OPAQUE(bin);
     return bin;
 }
+
+struct account; /* of one CPU; nobody has one without ATTRIBUTION */
 
 #ifdef ATTRIBUTION
 /* The account of one CPU; only this CPU writes it. */
@@ -274,9 +277,8 @@ static inline bool other_cpu_was_idle(u64 task, u32 cpu, u64 since)
     return found & 1;
 }
 
-static inline void note_account(struct slot *slot, u64 task, u32 cpu, u64 now)
+static inline void note_account(struct slot *slot, u64 task, u32 cpu, struct account *account, u64 now)
 {
-    struct account *account = accounts.lookup(&cpu);
     slot->marks = 0;
     slot->cpu = NO_CPU;
     if (!account || !account->since_ns)
@@ -300,11 +302,10 @@ static inline void note_account(struct slot *slot, u64 task, u32 cpu, u64 now)
 
 /* Whether there was room elsewhere during a wait that ends.  The answer goes into memory and is read back, so
  * that older verifiers need not follow what comes after it once for each answer. */
-static inline void note_room(struct slot *slot, u64 task, u64 begin, u64 now)
+static inline void note_room(struct slot *slot, u64 task, u32 cpu, struct account *account, u64 begin, u64 now)
 {
-    u32 cpu = bpf_get_smp_processor_id(), marks = slot->marks;
-    struct account *account = accounts.lookup(&cpu);
-    if (!account || marks & (IDLE_CPU | HELD))
+    u32 marks = slot->marks;
+    if (marks & (IDLE_CPU | HELD))
         return;
     /* While its own CPU was idle, the thread was on its way; a thread that moved had room where it went. */
     u64 since = marks & MOVED || account->left_ns < begin ? begin : account->left_ns;
@@ -312,12 +313,11 @@ static inline void note_room(struct slot *slot, u64 task, u64 begin, u64 now)
         slot->marks = marks | IDLE_LATER;
 }
 
-static inline void add_parts(struct slot *slot, u64 begin, u64 now, u32 cause, u64 bin)
+static inline void add_parts(
+    struct slot *slot, u32 cpu, struct account *account, u64 begin, u64 now, u32 cause, u64 bin)
 {
-    u32 cpu = bpf_get_smp_processor_id();
-    struct account *account = accounts.lookup(&cpu);
     struct parts *all = parts.lookup(&cpu);
-    if (!account || !all)
+    if (!all)
         return;
     u64 total = now - begin, sum = 0, wrong = 0;
     u64 coarse = bin >> COARSE_SHIFT;
@@ -416,14 +416,15 @@ static inline bool count_under(u64 key, u32 cause, u64 bin)
 }
 #endif
 
-static inline void begin_wait(u64 task, u32 pid, u32 cause, u64 now)
+/* `cpu` is where the thread waits, and `account` that CPU's. */
+static inline void begin_wait(u64 task, u32 pid, u32 cause, u32 cpu, struct account *account, u64 now)
 {
     struct slot *slot = slot_of(pid);
     if (!slot)
         return;
     if (slot->pid != pid) {
         if (slot->begin_ns) {
-            struct counts *counts = our_counts();
+            struct counts *counts = counts_of(bpf_get_smp_processor_id());
             if (counts)
                 counts->collided++;
         }
@@ -431,20 +432,17 @@ static inline void begin_wait(u64 task, u32 pid, u32 cause, u64 now)
         return; /* it waits already: to wake a runnable thread changes nothing */
     }
 #ifdef ATTRIBUTION
-    u32 cpu = bpf_get_smp_processor_id();
-    if (cause == WOKEN)
-        LOAD(cpu, 32, task, CPU_OFFSET);
-    note_account(slot, task, cpu, now);
+    note_account(slot, task, cpu, account, now);
 #endif
     slot->begin_ns = now;
     slot->cause = cause;
     slot->pid = pid;
 }
 
-static inline void end_wait(u64 task, u32 pid, u64 now)
+static inline void end_wait(u64 task, u32 pid, u32 cpu, struct account *account, u64 now)
 {
     struct slot *slot = slot_of(pid);
-    struct counts *counts = our_counts();
+    struct counts *counts = counts_of(cpu);
     if (!slot || !counts)
         return;
     if (slot->pid != pid) {
@@ -462,7 +460,7 @@ static inline void end_wait(u64 task, u32 pid, u64 now)
     } else {
         u32 cause = slot->cause & 1;
 #ifdef ATTRIBUTION
-        note_room(slot, task, begin, now);
+        note_room(slot, task, cpu, account, begin, now);
 #endif
         u64 bin = bin_of(now - begin);
 #ifdef ATTRIBUTION
@@ -477,7 +475,7 @@ static inline void end_wait(u64 task, u32 pid, u64 now)
 #endif
         counts->waits[cause][bin]++;
 #ifdef ATTRIBUTION
-        add_parts(slot, begin, now, cause, bin);
+        add_parts(slot, cpu, account, begin, now, cause, bin);
 #endif
 #ifdef KEYED
         u64 key = pid;
@@ -515,7 +513,13 @@ static inline int woken(void *context)
     if (!is_open(now))
         return 0;
     LOAD(pid, 32, task, PID_OFFSET);
-    begin_wait(task, pid, WOKEN, now);
+    struct account *account = 0;
+    u32 cpu = 0;
+#ifdef ATTRIBUTION
+    LOAD(cpu, 32, task, CPU_OFFSET);
+    account = accounts.lookup(&cpu);
+#endif
+    begin_wait(task, pid, WOKEN, cpu, account, now);
     return 0;
 }
 
@@ -531,7 +535,9 @@ int on_wakeup_new(void *context)
 
 int on_switch(void *context)
 {
-    u64 prev, next, prev_tgid, next_tgid, pid;
+    u64 prev, next, prev_tgid, next_tgid, prev_pid, next_pid;
+    u32 cpu = bpf_get_smp_processor_id();
+    struct account *account = 0;
     ARGUMENT(prev, 1);
     ARGUMENT(next, 2);
     LOAD(prev_tgid, 32, prev, TGID_OFFSET);
@@ -542,20 +548,20 @@ int on_switch(void *context)
 #else
     bool leaves = prev_tgid == next_tgid ? enters : is_watched(prev, prev_tgid);
 #endif
+    LOAD(prev_pid, 32, prev, PID_OFFSET);
+    LOAD(next_pid, 32, next, PID_OFFSET);
 #ifdef ATTRIBUTION
     u64 now = bpf_ktime_get_ns(), prio, flags;
-    u32 cpu = bpf_get_smp_processor_id();
-    struct account *account = accounts.lookup(&cpu);
+    account = accounts.lookup(&cpu);
     if (!account)
         return 0;
     if (account->since_ns)
         settle(account, now);
     else
         account->since_ns = now;
-    LOAD(pid, 32, next, PID_OFFSET);
     LOAD(prio, 32, next, PRIO_OFFSET);
     LOAD(flags, 32, next, FLAGS_OFFSET);
-    occupy(account, cpu, class_of(next, pid, (s32)prio, flags, enters), now);
+    occupy(account, cpu, class_of(next, next_pid, (s32)prio, flags, enters), now);
     look_for_release(account, now);
     if (!enters && !leaves)
         return 0;
@@ -566,25 +572,16 @@ int on_switch(void *context)
 #endif
     if (!is_open(now))
         return 0;
-    if (enters) {
-        LOAD(pid, 32, next, PID_OFFSET);
-        end_wait(next, pid, now);
-    }
-    if (leaves) {
-        u64 preempted, state;
-        ARGUMENT(preempted, 0);
-#ifdef PREV_STATE_ARGUMENT
-        ARGUMENT(state, PREV_STATE_ARGUMENT);
-        state = (u32)state;
-#else
-        LOAD(state, STATE_BITS, prev, STATE_OFFSET);
+    u32 kind = about_to(context, prev);
+#ifdef EDGES
+    count_edge(cpu, prev, next, told_as(prev, prev_pid, leaves), told_as(next, next_pid, enters), kind);
 #endif
-        LOAD(pid, 32, prev, PID_OFFSET);
-        if ((preempted & 1) || !state)
-            begin_wait(prev, pid, PREEMPTED, now);
-        else
-            forget_wait(pid);
-    }
+    if (enters)
+        end_wait(next, next_pid, cpu, account, now);
+    if (leaves && kind == RUNNABLE)
+        begin_wait(prev, prev_pid, PREEMPTED, cpu, account, now);
+    else if (leaves)
+        forget_wait(prev_pid);
     return 0;
 }
 

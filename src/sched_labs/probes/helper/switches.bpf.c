@@ -1,35 +1,18 @@
 /* switches.bpf.c - who takes the CPU after whom, and where in the kernel threads leave it.
  *
- * Every switch from or to a watched thread is an edge: from one thread to another, with what the first one was
- * about to do: go on (it was preempted, or it yielded), sleep, or sleep where no signal wakes it.  With STACKS,
- * every time that a watched thread leaves its CPU also counts under the kernel functions that it left in, and so
- * does the time until it has a CPU again.  For a thread that slept that time has two parts: until it was woken
- * (sched_wakeup) it was asleep, and from then on it waited for a CPU.  A sleep also counts under the thread that
- * ended it (sched_waking), with the functions that this one was in: an interrupt shows there.  Of another user's
- * thread neither number nor functions are kept.
+ * Every switch from or to a watched thread is an edge (edges.bpf.h).  With STACKS, every time that a watched
+ * thread leaves its CPU also counts under the kernel functions that it left in, and so does the time until it has a
+ * CPU again.  For a thread that slept that time has two parts: until it was woken (sched_wakeup) it was asleep, and
+ * from then on it waited for a CPU.  A sleep also counts under the thread that ended it (sched_waking), with the
+ * functions that this one was in: an interrupt shows there.  Of another user's thread neither number nor functions
+ * are kept.
  *
  * Each CPU has tables of its own, found by a hash; so no two CPUs write the same place, except for the time off
- * the CPU, which is added atomically where the thread went away.  It begins with watched.bpf.h, and takes
- * COMM_OFFSET and FLAGS_OFFSET in task_struct besides.  A thread of another user has neither number nor name.
+ * the CPU, which is added atomically where the thread went away.  It begins with watched.bpf.h and edges.bpf.h.
  */
 
-#define EDGES 4096 /* for each CPU */
 #define PLACES 512
 #define FRAMES 24
-#define TRIES 8
-#define SCRAMBLE 0x9e3779b97f4a7c15ULL
-
-enum { RUNNABLE, INTERRUPTIBLE, UNINTERRUPTIBLE, OTHER };
-
-struct edge {
-    u32 prev, next, state, used;
-    u64 switches;
-    u64 prev_name[2], next_name[2];
-};
-
-struct lost {
-    u64 edges, places; /* switches without an edge, departures without a place: the tables are full */
-};
 
 /* Kernel functions that a thread left its CPU in. */
 struct place {
@@ -56,8 +39,6 @@ struct slot {
     u32 pid, place;
 };
 
-BPF_F_TABLE("array", u32, struct edge, edges, CPUS * EDGES, BPF_F_MMAPABLE);
-BPF_F_TABLE("array", u32, struct lost, losts, CPUS, BPF_F_MMAPABLE);
 #ifdef STACKS
 BPF_F_TABLE("array", u32, struct place, places, CPUS * PLACES, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", u32, struct slot, slots, SLOTS, BPF_F_MMAPABLE);
@@ -65,56 +46,7 @@ BPF_F_TABLE("array", u32, struct slot, slots, SLOTS, BPF_F_MMAPABLE);
 BPF_TABLE("array", u32, struct place, drafts, CPUS);
 BPF_F_TABLE("array", u32, struct waker, wakers, CPUS * PLACES, BPF_F_MMAPABLE);
 BPF_TABLE("array", u32, struct waker, notes, CPUS);
-#endif
 
-/* The number by which a thread may be told of: its own where it is watched, the caller's or the kernel's. */
-static inline u32 told_as(u64 task, u64 pid, bool watched)
-{
-    u64 flags;
-    LOAD(flags, 32, task, FLAGS_OFFSET);
-    return !pid || watched || flags & 0x00200000 /* PF_KTHREAD */ || is_callers(task) ? pid : OTHERS;
-}
-
-static inline void name(u64 to[2], u64 task, u32 told)
-{
-    u64 part;
-    if (told == OTHERS)
-        return;
-    LOAD(part, 64, task, COMM_OFFSET);
-    to[0] = part;
-    LOAD(part, 64, task, COMM_OFFSET + 8);
-    to[1] = part;
-}
-
-static inline void count_edge(u64 prev_task, u64 next_task, u32 prev, u32 next, u32 state)
-{
-    u32 cpu = bpf_get_smp_processor_id();
-    u32 home = ((((u64)prev << 32 | next) * 4 + state) * SCRAMBLE) >> 40;
-#pragma unroll
-    for (int i = 0; i < TRIES; i++) {
-        u32 place = cpu * EDGES + ((home + i) & (EDGES - 1));
-        struct edge *edge = edges.lookup(&place);
-        if (!edge)
-            return;
-        if (!edge->used) {
-            edge->prev = prev;
-            edge->next = next;
-            edge->state = state;
-            name(edge->prev_name, prev_task, prev);
-            name(edge->next_name, next_task, next);
-            edge->used = 1;
-        }
-        if (edge->prev == prev && edge->next == next && edge->state == state) {
-            edge->switches++;
-            return;
-        }
-    }
-    struct lost *lost = losts.lookup(&cpu);
-    if (lost)
-        lost->edges++;
-}
-
-#ifdef STACKS
 static inline void leave(void *context, u64 task, u32 pid, u32 state, u64 now)
 {
     u32 cpu = bpf_get_smp_processor_id();
@@ -277,7 +209,7 @@ int on_wakeup(void *context)
 
 int on_switch(void *context)
 {
-    u64 prev, next, prev_tgid, next_tgid, prev_pid, next_pid, preempted, state;
+    u64 prev, next, prev_tgid, next_tgid, prev_pid, next_pid;
     ARGUMENT(prev, 1);
     ARGUMENT(next, 2);
     LOAD(prev_tgid, 32, prev, TGID_OFFSET);
@@ -290,21 +222,8 @@ int on_switch(void *context)
         return 0;
     LOAD(prev_pid, 32, prev, PID_OFFSET);
     LOAD(next_pid, 32, next, PID_OFFSET);
-    ARGUMENT(preempted, 0);
-#ifdef PREV_STATE_ARGUMENT
-    ARGUMENT(state, PREV_STATE_ARGUMENT);
-    state = (u32)state;
-#else
-    LOAD(state, STATE_BITS, prev, STATE_OFFSET);
-#endif
-    u32 kind = OTHER;
-    if ((preempted & 1) || !state)
-        kind = RUNNABLE;
-    else if (state & 1 || state & 0x400 /* TASK_NOLOAD: an idle thread of the kernel */)
-        kind = INTERRUPTIBLE;
-    else if (state & 2)
-        kind = UNINTERRUPTIBLE;
-    count_edge(prev, next, told_as(prev, prev_pid, leaves), told_as(next, next_pid, enters), kind);
+    u32 kind = about_to(context, prev), cpu = bpf_get_smp_processor_id();
+    count_edge(cpu, prev, next, told_as(prev, prev_pid, leaves), told_as(next, next_pid, enters), kind);
 #ifdef STACKS
     if (enters)
         come_back(next_pid, now);

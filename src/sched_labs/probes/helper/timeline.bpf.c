@@ -16,7 +16,6 @@
 #define TURNS 128 /* on a page */
 #define WORST 10  /* waits kept for each CPU */
 
-enum { RUNNABLE, INTERRUPTIBLE, UNINTERRUPTIBLE, OTHER };
 
 struct turn {
     u64 at_ns, ready_ns, waking_ns; /* 0: not known, or not watched */
@@ -172,7 +171,7 @@ static inline void keep_worst(struct spot *spot, u64 waited, u64 place)
 
 int on_switch(void *context)
 {
-    u64 prev, next, prev_tgid, next_tgid, prev_pid, next_pid, preempted, state, now = bpf_ktime_get_ns();
+    u64 prev, next, prev_tgid, next_tgid, prev_pid, next_pid, now = bpf_ktime_get_ns();
     if (!is_open(now))
         return 0;
     ARGUMENT(prev, 1);
@@ -190,20 +189,7 @@ int on_switch(void *context)
     spot->now_on = (u64)told + 1;
     if (!leaves && !enters && !from && !to)
         return 0;
-    ARGUMENT(preempted, 0);
-#ifdef PREV_STATE_ARGUMENT
-    ARGUMENT(state, PREV_STATE_ARGUMENT);
-    state = (u32)state;
-#else
-    LOAD(state, STATE_BITS, prev, STATE_OFFSET);
-#endif
-    u32 kind = OTHER;
-    if ((preempted & 1) || !state)
-        kind = RUNNABLE;
-    else if (state & 1 || state & 0x400 /* TASK_NOLOAD: an idle thread of the kernel */)
-        kind = INTERRUPTIBLE;
-    else if (state & 2)
-        kind = UNINTERRUPTIBLE;
+    u32 kind = about_to(context, prev);
     if (leaves)
         leave(prev_pid, kind, now);
     u64 place = spot->turns;

@@ -91,6 +91,26 @@ static inline bool is_callers(u64 task)
     return window->owner >> 32 || (uid == window->owner && euid == window->owner && suid == window->owner);
 }
 
+enum { RUNNABLE, INTERRUPTIBLE, UNINTERRUPTIBLE, OTHERWISE };
+
+/* What a thread that leaves its CPU is about to do. */
+static inline u32 about_to(void *context, u64 task)
+{
+    u64 preempted, state;
+    ARGUMENT(preempted, 0);
+#ifdef PREV_STATE_ARGUMENT
+    ARGUMENT(state, PREV_STATE_ARGUMENT);
+    state = (u32)state;
+#else
+    LOAD(state, STATE_BITS, task, STATE_OFFSET);
+#endif
+    if ((preempted & 1) || !state)
+        return RUNNABLE;
+    if (state & 1 || state & 0x400 /* TASK_NOLOAD: an idle thread of the kernel */)
+        return INTERRUPTIBLE;
+    return state & 2 ? UNINTERRUPTIBLE : OTHERWISE;
+}
+
 static inline void forget(u64 task)
 {
     u64 tgid;

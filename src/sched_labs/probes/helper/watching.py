@@ -1,7 +1,7 @@
 """sched-labs-probe: load one BPF program, let go of every privilege, and report what the program counts.
 
-    stdin    {"version": 5, "probe": "runqlat", "scope": "processes", "pids": [4711], "by": "machine",
-             "bins": "fine", "attribution": false, "duration_s": 2, "interval_s": 0.25}
+    stdin    {"version": 6, "probe": "runqlat", "scope": "processes", "pids": [4711], "by": "machine",
+             "bins": "fine", "attribution": false, "edges": false, "duration_s": 2, "interval_s": 0.25}
              then the lines `start` and, if the caller wants to end early, `stop`
     stdout   ready; started; counts (several times a second, cumulative); end
 
@@ -11,9 +11,9 @@ and that it owns; only root may watch the whole machine.  Threads of other users
 "another user's".  All ends when stdin ends, when the measurement ends,
 or at a deadline that the kernel keeps (SIGALRM); the window closes by the clock, in the BPF program itself.
 
-A second probe, "switches", takes "stacks" (true or false) instead of "by", "bins" and "attribution"; three
-more, "throttle", "wakeups" and "timeline", take nothing instead of them; the scope of the first two is
-"processes".
+A second probe, "switches", takes "stacks" (true or false) instead of "by", "bins", "attribution" and
+"edges"; three more, "throttle", "wakeups" and "timeline", take nothing instead of them; the scope of the
+first two is "processes".
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EVERYBODY = 1 << 32  # no user's number: whose threads root may be told of
 
 # What each probe may be asked, whom it may watch, and how its counts are read.
 PROBES: dict[str, tuple[set[str], tuple[str, ...], type[Counts]]] = {
-    "runqlat": ({"by", "bins", "attribution"}, ("processes", "family", "cgroup", "machine"), Waits),
+    "runqlat": ({"by", "bins", "attribution", "edges"}, ("processes", "family", "cgroup", "machine"), Waits),
     "switches": ({"stacks"}, ("processes", "family", "machine"), Switches),
     "throttle": (set(), ("processes",), Throttled),
     "wakeups": (set(), ("processes",), Wakeups),
@@ -59,7 +59,7 @@ def check(request: dict[str, Any]) -> None:
     for name, choices in (("scope", scopes), ("by", ("machine", "cpu", *KEYS)), ("bins", tuple(FOLDS))):
         if name in request and (type(request[name]) is not str or request[name] not in choices):
             raise Refused("{} must be one of {}.".format(name, ", ".join(choices)))
-    for name in ("attribution", "stacks"):
+    for name in ("attribution", "edges", "stacks"):
         if name in request and type(request[name]) is not bool:
             raise Refused(f"{name} must be true or false.")
     if request.get("attribution") and request["scope"] == "machine":
@@ -67,6 +67,8 @@ def check(request: dict[str, Any]) -> None:
             "On the whole machine no program is the waiting thread's own, so waits cannot be attributed.",
             "Watch processes or a control group.",
         )
+    if request.get("edges") and request["scope"] == "cgroup":
+        raise Refused("Who follows whom is not told of a control group.", "Watch processes.")
     bounds = {"processes": (1, MOST_PIDS), "family": (1, MOST_PIDS), "cgroup": (1, 1), "machine": (0, 0)}
     protocol.check_pids(request["pids"], *bounds[request["scope"]])
     protocol.check_number(request, "duration_s", 0.001, protocol.MOST_S)
