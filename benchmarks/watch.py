@@ -42,14 +42,20 @@ from sched_labs.watching.program import watch
 NO_HELPER = runqlat.Availability(False, "It was switched off for this bench.", "-")
 
 
-NOT_JUDGED = "not judged"
+NOT_JUDGED, ITS_LOAD = "not judged", "its load generator"
 
 
 def judged(
-    pid: int, seconds: float, *, sick: bool, names: tuple[str, ...], never: tuple[str, ...] = ()
+    pid: int,
+    seconds: float,
+    *,
+    sick: bool,
+    names: tuple[str, ...],
+    never: tuple[str, ...] = (),
+    load: str = "",
 ) -> str:
     """The name of the finding on top; of a healthy program, of one that blames the scheduling, if any, or
-    that it must not be told of (`never`).
+    that it must not be told of (`never`).  `load`: who asks it, which may be named as a rival.
     """
     found = watch(pid=pid, seconds=seconds, progress=False, save=False)
     rows = found.records("findings")
@@ -62,7 +68,10 @@ def judged(
     if name != "rival" or name in names:
         return name
     (size,) = (row["size_ms_per_s"] for row in rows if row["name"] == name)
-    strangers = [row for row in found.records("rivals") if "/sched-labs" not in row["group"]]
+    rivals = found.records("rivals")
+    if not sick and load and rivals and rivals[0]["name"] == load[:15]:  # as much as the kernel keeps
+        return ITS_LOAD
+    strangers = [row for row in rivals if "/sched-labs" not in row["group"]]
     return NOT_JUDGED if sum(row["cpu_ms_per_s"] for row in strangers) >= size else name
 
 

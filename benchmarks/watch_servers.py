@@ -1,11 +1,13 @@
 """Does `watch` name what was done to a real server?  Some as Debian has them, under load.
 
-    apt-get install redis-server redis-tools nginx wrk haproxy memcached libmemcached-tools
-                                                          # or: --root FOLDER, where they are unpacked
+    apt-get install redis-server redis-tools nginx wrk haproxy memcached libmemcached-tools lighttpd \
+                    unbound dnsperf               # or: --root FOLDER, where they are unpacked
     python benchmarks/watch_servers.py --seeds 5 [--seconds 3] [--servers redis nginx]
 
 Each server runs with nothing wrong about it, and with an injected quota, mask, neighbour or real-time thread.
-The load generator is a neighbour as well, so it gets a quarter of a CPU: what it does is no trouble.
+The load generator is a neighbour as well, so it gets a quarter of a CPU.  It gets that in bursts, in which it
+and the server fill two CPUs: where nothing was injected and the load generator is named as the rival, that is
+true, and counted apart.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import troubles
-from watch import NOT_JUDGED, judged
+from watch import ITS_LOAD, NOT_JUDGED, judged
 
 from sched_labs.limits import cgroups
 from sched_labs.limits.cgroups import Group
@@ -60,7 +62,31 @@ frontend here
   bind 127.0.0.1:{port}
   http-request return status 200 content-type text/plain string hello
 """
-SERVERS = ("redis", "nginx", "haproxy", "memcached")
+LIGHTTPD = """
+server.bind = "127.0.0.1"
+server.port = {port}
+server.document-root = "{folder}"
+index-file.names = ( "hello.html" )
+"""
+UNBOUND = """
+server:
+  num-threads: 2
+  interface: 127.0.0.1@{port}
+  local-zone: "here." static
+  local-data: "a.here. A 127.0.0.1"
+  do-daemonize: no
+  use-syslog: no
+  chroot: ""
+  username: ""
+  directory: "{folder}"
+  pidfile: ""
+  module-config: "iterator"
+"""
+# Who asks each of them.
+SERVERS = {
+    **{"redis": "redis-benchmark", "nginx": "wrk", "haproxy": "wrk"},
+    **{"memcached": "memcaslap", "lighttpd": "wrk", "unbound": "dnsperf"},
+}
 INJECTED = {"nothing": "nothing", "quota": "quota", "mask": "mask", "rival": "rival", "realtime": "realtime"}
 
 
@@ -112,6 +138,16 @@ def serving(programs: Programs, server: str, group: Group, load: Group) -> Itera
         elif server == "memcached":
             words = ["memcached", "-l", "127.0.0.1", "-p", str(PORT), "-U", "0", "-u", "root", "-t", "2"]
             asking = ["memcaslap", "-s", f"127.0.0.1:{PORT}", "-T", "1", "-c", "8", "-t", "600s"]
+        elif server == "lighttpd":
+            Path(folder, "hello.html").write_text("hello")
+            Path(folder, "lighttpd.conf").write_text(LIGHTTPD.format(port=PORT, folder=folder))
+            words = ["lighttpd", "-D", "-f", "lighttpd.conf"]
+            asking = ["wrk", "-t1", "-c8", "-d600", f"http://127.0.0.1:{PORT}/"]
+        elif server == "unbound":
+            Path(folder, "asked").write_text("a.here A\n")
+            Path(folder, "unbound.conf").write_text(UNBOUND.format(port=PORT, folder=folder))
+            words = ["unbound", "-d", "-c", "unbound.conf"]
+            asking = ["dnsperf", "-s", "127.0.0.1", "-p", str(PORT), "-d", "asked", "-l", "600", "-c", "8"]
         else:
             Path(folder, "nginx.conf").write_text(NGINX.format(port=PORT))
             words = ["nginx", "-p", folder, "-c", "nginx.conf"]
@@ -164,7 +200,7 @@ def main() -> int:
             seen = Counter(
                 one(programs, server, trouble, seed, options.seconds) for seed in range(options.seeds)
             )
-            tried = options.seeds - seen[NOT_JUDGED]
+            tried = options.seeds - seen[NOT_JUDGED] - seen[ITS_LOAD]
             others = ", ".join(f"{other} {times}" for other, times in seen.most_common() if other != name)
             print(f"{server:<8}{trouble:<12}{seen[name]:>4} of {tried}  {others}", flush=True)
     return 0
@@ -178,7 +214,8 @@ def one(programs: Programs, server: str, trouble: str, seed: int, seconds: float
         serving(programs, server, group, load) as pid,
         injected(trouble, random.Random(seed), group, pid),
     ):
-        return judged(pid, seconds, sick=trouble != "nothing", names=(INJECTED[trouble],))
+        sick = trouble != "nothing"
+        return judged(pid, seconds, sick=sick, names=(INJECTED[trouble],), load=SERVERS[server])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import html
 import math
 import os
@@ -14,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,6 +246,28 @@ def test_a_storm_of_threads_fills_no_memory_and_those_without_a_row_are_told_of(
     assert f"ran {ms:,.1f} ms" in said and f"waited {ms / 2:,.1f} ms" in said
 
 
+def test_a_long_watch_keeps_no_more_than_a_short_one(sleeping: str) -> None:
+    """The kernel's side are arrays of a fixed size, ours is bound by the threads that there are: no look may
+    leave anything behind, not even a number.
+    """
+    looked = 300
+    watcher = Watcher(Processes([int(sleeping)]))
+
+    def held() -> int:
+        for _ in range(looked):
+            watcher.glance()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        held()
+        before = held()
+        assert held() - before < 8 * looked
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_thread_that_ends_while_it_is_looked_at_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, own = files.read, f"/proc/{os.getpid()}/task/{os.getpid()}"
     assert (os.getpid(), os.getpid()) in looks.threads([os.getpid()])
@@ -382,10 +406,11 @@ def found(seen: Any, parts: Causes) -> list[diagnosis.Finding]:
 
 
 NARROW = [thread(allowed_cpus="0")], [cpu(0), cpu(1, allowed=False, used=False, idle_ms_per_s=950.0)]
+CROWD = [thread(tid=tid) for tid in (7, 8, 9)]
 LOCKED = thread(asleep_for="lock", asleep_ms_per_s=900.0, voluntary_per_s=900.0, waiting_ms_per_s=1.0)
 SLEEPY = thread(waiting_ms_per_s=1.0, asleep_ms_per_s=900.0, asleep_for="timer")
 CASES = {
-    "own_threads": (window(), waits(same_program=400.0)),
+    "own_threads": (window(CROWD), waits(same_program=400.0)),
     "rival": (window(rivals=[rival()]), waits(other_task=400.0)),
     "weight": (window(rivals=[rival(nice=-5)]), waits(other_task=400.0)),
     "realtime": (window(rivals=[rival(policy="FIFO")]), waits(realtime=400.0)),
@@ -552,8 +577,8 @@ def test_a_rival_is_a_rival_where_the_other_cpus_are_full() -> None:
 
 
 def test_the_larger_reason_comes_first() -> None:
-    names = [one.name for one in found(window(rivals=[rival()]), waits(same_program=100.0, other_task=300.0))]
-    assert names == ["rival", "own_threads"]
+    parts = waits(same_program=200.0, other_task=300.0)
+    assert [one.name for one in found(window(CROWD, rivals=[rival()]), parts)] == ["rival", "own_threads"]
 
 
 def test_whoever_is_preempted_by_the_thread_that_it_woke_does_not_yield() -> None:
@@ -566,10 +591,10 @@ def test_whoever_is_preempted_by_the_thread_that_it_woke_does_not_yield() -> Non
 
 
 def test_a_lock_comes_before_the_waits_that_it_makes_and_after_those_that_make_it() -> None:
-    locked = [LOCKED | {"tid": tid, "waiting_ms_per_s": 400.0} for tid in (7, 8)]
+    locked = [LOCKED | {"tid": tid, "waiting_ms_per_s": 400.0} for tid in (7, 8, 9)]
     names = [one.name for one in found(window(locked), waits(same_program=700.0))]
     assert names == ["locks", "own_threads"]
-    names = [one.name for one in found(window(locked, rivals=[rival()]), waits(other_task=700.0))]
+    names = [one.name for one in found(window(locked[:2], rivals=[rival()]), waits(other_task=700.0))]
     assert names == ["rival", "locks"]
 
 
@@ -581,6 +606,34 @@ def test_a_light_pool_that_is_woken_at_once_is_no_crowd_and_a_rival_as_small_is_
     pool = [thread(tid=tid, running_ms_per_s=3.0, waiting_ms_per_s=2.0) for tid in range(6)]
     assert [one.name for one in found(window(pool), waits(same_program=12.0))] == ["nothing"]
     assert found(window(pool, rivals=[rival()]), waits(other_task=12.0))[0].name == "rival"
+
+
+def test_threads_that_fit_their_cpus_are_no_crowd_however_they_queue_and_one_more_is() -> None:
+    """Two workers of a server on two CPUs: while the load generator has one, they share the other."""
+    pair = [thread(tid=tid, running_ms_per_s=300.0, waiting_ms_per_s=150.0) for tid in (7, 8)]
+    idle = [thread(tid=tid, running_ms_per_s=15.0, waiting_ms_per_s=25.0) for tid in (9, 10)]
+    turns = Causes({"same_program": 290.0}, {}, True, 250.0)
+    (only,) = found(window(pair + idle), turns)
+    assert only.name == "nothing" and "290 ms are waits for its own threads" in only.evidence
+    assert "another CPU was idle at some moment" in only.evidence
+    crowd = window([*pair, pair[0] | {"tid": 11}])
+    assert [(one.name, one.size_ms_per_s) for one in found(crowd, turns)] == [("own_threads", 290.0)]
+
+
+def test_a_mask_says_who_is_there_and_only_a_crowd_is_told_to_run_fewer_threads() -> None:
+    (alone,) = found(window(*NARROW, rivals=[rival()]), waits(other_task=400.0))
+    assert "waited 400 ms for others, such as stress (process 9)." in alone.evidence
+    assert alone.attempt == "Widen the mask or the cpuset."
+    threads = [NARROW[0][0] | {"tid": tid} for tid in (7, 8)]
+    (crowd,) = found(window(threads, NARROW[1]), waits(same_program=400.0))
+    assert "such as" not in crowd.evidence and "as many busy threads" in crowd.attempt
+
+
+def test_softirqs_in_small_parts_are_the_price_of_the_programs_own_packets() -> None:
+    """Two CPUs of which a server's packets take a tenth, and a flood that takes a third of one."""
+    few = window(cpus=[cpu(0, softirq_ms_per_s=100.0), cpu(1, softirq_ms_per_s=100.0)])
+    assert [one.name for one in found(few, waits(interrupt=100.0))] == ["nothing"]
+    assert CASES["interrupts"][0].cpus["softirq_ms_per_s"].sum() == 300
 
 
 def test_the_price_is_the_switch_and_the_caches_with_an_interval() -> None:

@@ -214,8 +214,11 @@ def light_pool(draw: random.Random, group: Group) -> contextlib.AbstractContextM
 
 @contextlib.contextmanager
 def pipe(draw: random.Random, group: Group) -> Iterator[int]:
-    """Two processes that hand a byte to each other: many switches, and nobody is kept waiting."""
-    words = ["--by", "pipe", "--between", "threads", "--trials", "2000"]
+    """Two threads that hand a byte to each other: many switches, and nobody is kept waiting.
+
+    Between two blocks of round trips one keeps the other waiting: so the blocks are long.
+    """
+    words = ["--by", "pipe", "--between", "threads", "--trials", "2000", "--round-trips", "200000"]
     with workloads.start("pingpong", words, deadline_s=LASTS_S) as pair:
         placement.pin(pair.tids, [draw.choice(_cpus())])
         group.add(pair.pid)

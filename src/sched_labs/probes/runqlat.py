@@ -83,7 +83,7 @@ def watch(
     ):
         if not (math.isfinite(value) and least <= value <= most):
             raise ParameterError(f"{name} must lie between {least} and {most} seconds, not at {value}.")
-    request = {"scope": scope, "pids": wanted, "by": by, "bins": bins}
+    request: dict[str, Any] = {"scope": scope, "pids": wanted, "by": by, "bins": bins}
     request |= {"attribution": bool(attribution), "edges": bool(edges)}
     return Watch(request, float(duration_s), float(interval_s))
 

@@ -21,7 +21,8 @@ class Causes:
     long     of waits of SHORT_NS and more
     short    of shorter ones, which are the price of switching
     exact    whether every wait was counted; else it is estimated from the CPU time of all on its CPUs
-    room     of all waits, those in which a CPU that the thread may use stood idle; None where not counted
+    room     of all waits, those in which a CPU that the thread may use was idle at some moment; None where
+             not counted
     """
 
     long: dict[str, float]

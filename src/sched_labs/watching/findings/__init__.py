@@ -70,6 +70,16 @@ def _nothing(seen: Seen, causes: Causes) -> Finding:
     if causes.exact:
         ms = sum(causes.short.values())
         short = f" Of this {ms:,.1f} ms are waits below {SHORT_NS // 1000} µs, the price of waking up."
+    own = causes.long.get("same_program", 0.0)
+    if own >= LEAST_SHARE * seen.wanted and own >= LEAST_MS and queues.fits(seen):
+        short += (
+            f" {own:,.0f} ms are waits for its own threads, which are no more than its CPUs: others had the "
+            "other CPUs then, or two of its threads were left on one."
+        )
+        if causes.room and causes.room >= own / 2:
+            short += (
+                " During half of them or more another CPU was idle at some moment: bind them and compare."
+            )
     return Finding(
         "nothing",
         "Nothing is wrong with scheduling here.",

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
+
 from ..causes import Causes
 from ..seen import Seen
 from .base import PAGES, Finding, how, share_of
 from .limits import container
 from .queues import idle_outside
+
+INTERRUPTED_MS = 250.0  # of every second of one of its CPUs
 
 
 def realtime(seen: Seen, causes: Causes) -> Iterator[Finding]:
@@ -121,13 +125,16 @@ def kernel(seen: Seen, causes: Causes) -> Iterator[Finding]:
 def interrupts(seen: Seen, causes: Causes) -> Iterator[Finding]:
     lost = causes.long.get("interrupt", 0.0)
     used = seen.cpus[seen.cpus["used"]] if len(seen.cpus) else seen.cpus
-    soft = float((used["irq_ms_per_s"] + used["softirq_ms_per_s"]).sum()) if len(used) else 0.0
+    each = used["irq_ms_per_s"] + used["softirq_ms_per_s"] if len(used) else pd.Series([0.0])
+    if max(each.max(), lost) < INTERRUPTED_MS:
+        return  # the price of the packets that it asks for: a thread that sends one handles softirqs, too
     yield Finding(
         "interrupts",
         "Interrupts and softirqs take its CPU while it waits.",
         lost,
         share_of(lost, seen, causes),
-        f"Its CPUs spent {soft:,.0f} ms of every second there (/proc/stat); the waits are {how(causes)}.",
+        f"Its CPUs spent {each.sum():,.0f} ms of every second there (/proc/stat); the waits are "
+        f"{how(causes)}.",
         "A kernel that does not time interrupts (IRQ_TIME_ACCOUNTING) counts them as the program's own.",
         "`/proc/interrupts` and `/proc/softirqs` say which; move them to another CPU.",
         PAGES["wait"],

@@ -10,13 +10,12 @@ from ...machine.files import cpu_ranges
 from ...probes.status import SHORT_STINT_NS
 from ..causes import Causes
 from ..seen import Seen
-from .base import PAGES, Finding, how, names, share_of
+from .base import LEAST_MS, PAGES, Finding, how, names, share_of
 
 IDLE_ELSEWHERE = 0.3  # of the time of CPUs that it may not use: from here on a mask makes it wait for a rival
 YIELDS_PER_S = 1000.0
-TOGETHER_MS = (
-    20.0  # of every second: whatever wakes several threads at once has them wait for each other so long
-)
+TOGETHER_MS = 20.0  # of every second: whatever wakes several threads at once has them wait for each other
+FOUR_FIFTHS = 0.8  # of what it wanted: those few that hardly want a CPU crowd nobody
 
 
 def yields(seen: Seen, causes: Causes) -> Iterator[Finding]:
@@ -74,6 +73,8 @@ def mask(seen: Seen, causes: Causes) -> Iterator[Finding]:
     if idle_outside(seen):
         lost += causes.long.get("other_task", 0.0)
     mine, idle = len(seen.allowed), outside["idle_ms_per_s"].mean()
+    beside, attempt = _beside(seen, causes), "Widen the mask or the cpuset"
+    attempt += "." if fits(seen) else ", or run as many busy threads as it has CPUs."
     yield Finding(
         "mask",
         f"It may use CPU {cpu_ranges(sorted(seen.allowed))} only, {mine} of {len(seen.cpus)}.",
@@ -81,17 +82,36 @@ def mask(seen: Seen, causes: Causes) -> Iterator[Finding]:
         share_of(lost, seen, causes),
         f"Cpus_allowed_list. Its threads wanted {seen.wanted / 1000:.1f} CPUs. CPU "
         f"{cpu_ranges([int(cpu) for cpu in outside['cpu']])}, which it may not use, stood idle for "
-        f"{idle:,.0f} ms of every second. The waits are {how(causes)}.",
+        f"{idle:,.0f} ms of every second.{beside} The waits are {how(causes)}.",
         "Its own affinity (taskset, a thread library) and a cpuset of its group look alike: compare "
         "Cpus_allowed_list of the process with cpuset.cpus.effective of its group.",
-        "Widen the mask or the cpuset, or run as many busy threads as it has CPUs.",
+        attempt,
         PAGES["mask"],
     )
+
+
+def _beside(seen: Seen, causes: Causes) -> str:
+    """Who has the CPUs that it may use, where others do, as a sentence."""
+    others = causes.long.get("other_task", 0.0)
+    rows = seen.rivals[~seen.rivals["kernel"] & (seen.rivals["policy"] == "OTHER")]
+    if rows.empty or others < LEAST_MS:
+        return ""
+    top = rows.iloc[0]
+    return f" There it waited {others:,.0f} ms for others, such as {top['name']} (process {top['pid']})."
+
+
+def fits(seen: Seen) -> bool:
+    """Whether it has no more threads that want a CPU than it has CPUs."""
+    want = (seen.threads["running_ms_per_s"] + seen.threads["waiting_ms_per_s"]).sort_values(ascending=False)
+    before = want.cumsum() - want
+    return int((before < FOUR_FIFTHS * want.sum()).sum()) <= len(seen.allowed)
 
 
 def own_threads(seen: Seen, causes: Causes) -> Iterator[Finding]:
     if len(_outside(seen)) or _yields_often(seen):
         return  # told of already
+    if fits(seen):
+        return  # fewer threads would not help
     lost = causes.long.get("same_program", 0.0)
     if lost < TOGETHER_MS:
         return
@@ -105,7 +125,7 @@ def own_threads(seen: Seen, causes: Causes) -> Iterator[Finding]:
         attempt = "Let them not all be woken at once: spread their timers, or hand the work to fewer threads."
     room = ""
     if causes.room is not None and causes.room > 0.5 * lost:
-        room = " During most of it another CPU that they may use was idle: they were on one CPU too long."
+        room = " During most of these waits another CPU that they may use was idle at some moment."
     yield Finding(
         "own_threads",
         f"Its own threads wait for each other: {title}.",
