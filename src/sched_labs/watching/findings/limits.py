@@ -19,6 +19,7 @@ def quota(seen: Seen, causes: Causes) -> Iterator[Finding]:
     own = seen.groups["path"].iloc[0] == row["path"] if len(seen.groups) else True
     whose = "its own control group" if own else "a control group around its own"
     cpus = f"{row['limit_cpus']:g} CPUs" if row["limit_cpus"] == row["limit_cpus"] else "a limit further up"
+    fewer = "; or run no more busy threads than the limit has CPUs" if row["limit_cpus"] >= 1 else ""
     yield Finding(
         "quota",
         f"A CPU limit held it back: {whose}, {container(str(row['path']))}, may use {cpus}.",
@@ -28,8 +29,8 @@ def quota(seen: Seen, causes: Causes) -> Iterator[Finding]:
         f"ran out of quota; throttled {row['throttled_ms_per_s']:,.0f} ms of every second, summed over CPUs "
         f"(cpu.stat). The part of the waits is {how(causes)}.",
         "A CPU that is full looks the same from inside; there nr_throttled stands still.",
-        f"Raise the limit above the {seen.wanted / 1000:.1f} CPUs that its threads asked for, or run fewer "
-        "threads than the limit has CPUs.",
+        f"Raise the limit step by step: {seen.wanted / 1000:.1f} CPUs is the most that its threads can use, "
+        f"because whoever is held back asks all the time{fewer}.",
         PAGES["quota"],
     )
 
