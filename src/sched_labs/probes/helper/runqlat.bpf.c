@@ -573,12 +573,14 @@ int on_switch(void *context)
     if (!is_open(now))
         return 0;
     u32 kind = about_to(context, prev);
+    u64 goes_on = kind == RUNNABLE;
+    OPAQUE(goes_on); /* two ways through what follows for the verifier, and not four */
 #ifdef EDGES
     count_edge(cpu, prev, next, told_as(prev, prev_pid, leaves), told_as(next, next_pid, enters), kind);
 #endif
     if (enters)
         end_wait(next, next_pid, cpu, account, now);
-    if (leaves && kind == RUNNABLE)
+    if (leaves && goes_on)
         begin_wait(prev, prev_pid, PREEMPTED, cpu, account, now);
     else if (leaves)
         forget_wait(prev_pid);
