@@ -283,6 +283,46 @@ DEALT_CASES = [
     ("shared-one", UNKNOWN, [dealt("shared", switches=1.5), dealt("reuseport")], "1.5 switches"),
     ("shared-one", UNKNOWN, [dealt("shared") | {"workers": 1}, dealt("reuseport")], "one worker only"),
 ]
+
+
+def waited(situation: str, lock: str, p90_ms: float = 0.2, lock_ns: float = 20, half: float = 0.1) -> Row:
+    """One row of `inversion.waits`, with intervals of a tenth around each number."""
+    row: Row = {"situation": situation, "lock": lock, "hogs_percent": 90.0}
+    for stem, value in (("p90{}_ns", 1e6 * p90_ms), ("lock{}_ns", lock_ns)):
+        for part, number in zip(("", "_lo", "_hi"), around(value, half), strict=True):
+            row[stem.format(part)] = number
+    return row
+
+
+CONTROL = waited("no hog", "mutex")
+WAITED_CASES: list[Case] = [
+    ("fifo-first", HOLDS, [CONTROL, waited("nice", "mutex")], "took 200 µs or more beside a hog"),
+    ("fifo-first", FAILS, [CONTROL, waited("nice", "mutex", 9)], "took 9 ms or more beside a hog, 200 µs"),
+    ("fifo-first", UNKNOWN, [CONTROL, waited("nice", "mutex", 0.3)], "The intervals allow either"),
+    ("fifo-first", UNKNOWN, [waited("ordinary", "mutex")], "did not measure a real-time thread"),
+    ("fifo-first", UNKNOWN, [CONTROL, waited("nice", "mutex", half=np.inf)], "One trial says nothing"),
+    ("nice-holder", HOLDS, [waited("hog", "mutex", 3), waited("nice", "mutex", 3)], "took 3 ms or more"),
+    ("nice-holder", FAILS, [waited("hog", "mutex", 3), waited("nice", "mutex", 20)], "took 20 ms or more"),
+    ("nice-holder", UNKNOWN, [waited("hog", "mutex", 3), waited("nice", "mutex", 4.5)], "allow either"),
+    ("inherit-bounds", HOLDS, [CONTROL, waited("nice", "mutex", 9), waited("nice", "inherit")],
+     "took 200 µs or more with inheritance"),
+    ("inherit-bounds", FAILS, [CONTROL, waited("nice", "mutex", 9), waited("nice", "inherit", 9)],
+     "took 9 ms or more with inheritance"),
+    ("inherit-bounds", UNKNOWN, [CONTROL, waited("nice", "mutex", 9), waited("nice", "inherit", 0.3)],
+     "allow either"),
+    ("inherit-bounds", UNKNOWN, [CONTROL, waited("nice", "mutex"), waited("nice", "inherit")],
+     "There was no inversion"),
+    ("inherit-weight", HOLDS, [waited("ordinary", "mutex", 9), waited("ordinary", "inherit", 1)],
+     "took 1 ms or more with inheritance"),
+    ("inherit-weight", FAILS, [waited("ordinary", "mutex", 9), waited("ordinary", "inherit", 9)],
+     "took 9 ms or more with inheritance"),
+    ("inherit-weight", UNKNOWN, [waited("ordinary", "mutex", 9), waited("ordinary", "inherit", 6)],
+     "allow either"),
+    ("inherit-dear", HOLDS, [CONTROL, waited("no hog", "inherit", lock_ns=900)], "900 ns with inheritance"),
+    ("inherit-dear", FAILS, [CONTROL, waited("no hog", "inherit", lock_ns=22), waited("nice", "raise")],
+     "20 ns where the holder is raised by hand"),
+    ("inherit-dear", UNKNOWN, [CONTROL, waited("no hog", "inherit", lock_ns=40)], "spans twice"),
+]  # fmt: skip
 WAKING_CASES: list[Case] = [
     ("000-092", HOLDS, [batch(1, 1), batch(1000, 0.001)], "1,000 times fewer (interval 818 to 1,222)"),
     ("000-092", FAILS, [batch(1, 1), batch(1000, 0.01)], "100 times fewer"),
@@ -364,5 +404,6 @@ CASES = [
     *THREAD_CASES,
     *WAKING_CASES,
     *DEALT_CASES,
+    *WAITED_CASES,
     *CONNECTION_CASES,
 ]

@@ -233,6 +233,7 @@ SWAPPED = {
     "wakeplace.sweep": ("condition", ["idle CPUs", "bound to the waker"]),
     "dispatch.ways": ("way", ["exclusive", "reuseport"]),
     "weights.pairs": ("arrangement", ["one session", "two sessions"]),
+    "inversion.waits": ("lock", ["mutex", "inherit"]),
 }
 
 
@@ -477,6 +478,7 @@ LACKING = {
     ),
     "way": ("packets.", "segments"),
     "arrangement": ("weights.", "two sessions, spread", "two groups", "two groups, weight"),
+    "situation": ("inversion.", "no hog", "hog", "nice"),
 }
 
 

@@ -213,6 +213,10 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"workers": 17}, ""), ({"requests": 1}, ""), ({"trials": 0}, ""), ({"slow_us": -1}, ""),
         ({"period_us": 1}, ""),
     ],
+    "inversion.waits": [
+        ({"hogs": 0}, "hogs"), ({"nice": 20}, "nice"), ({"hold_us": 0}, ""), ({"hand_overs": 0}, ""),
+        ({"trials": 0}, ""),
+    ],
     "herd.wakeups": [
         ({"threads": 65}, ""), ({"events": 0}, ""),
     ],

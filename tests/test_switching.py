@@ -20,12 +20,14 @@ from sched_labs.core.errors import ParameterError, ProbeError, WorkloadError
 from sched_labs.core.result import Result, recorded
 from sched_labs.probes import status as switches
 from sched_labs.run import languages
+from sched_labs.steer import policies
 from sched_labs.topics.switching_less.batching import experiment as batching
 from sched_labs.topics.switching_less.classify import experiment as classify
 from sched_labs.topics.switching_less.connections import experiment as connections
 from sched_labs.topics.switching_less.connections import figure as connections_figure
 from sched_labs.topics.switching_less.convoy import experiment as convoy
 from sched_labs.topics.switching_less.hops import experiment as hops
+from sched_labs.topics.switching_less.inversion import experiment as inversion
 from sched_labs.topics.switching_less.threads import experiment as threads
 from sched_labs.topics.switching_less.timers import figure as timers_figure
 
@@ -359,6 +361,28 @@ def test_how_often_a_worker_came_for_nothing_is_in_the_summary() -> None:
     assert table.empty_per_request.to_dict() == pytest.approx(
         (counted["empty"] / counted["requests"]).to_dict(), abs=0.05
     )
+
+
+def test_a_hog_is_in_a_wait_only_where_there_is_one(tiny: Callable[[str], Result]) -> None:
+    run = tiny("inversion.waits")
+    data = run.data
+    assert (data.groupby(["situation", "lock", "trial"]).size() == run.parameters["hand_overs"]).all()
+    assert (data[data.situation == "no hog"].hogs_ns == 0).all()
+    # Two clocks of the kernel: the hog's own may run a little ahead.
+    assert (data.hogs_ns <= 1.01 * data.wait_ns + 100_000).all()
+    kept = data[(data.situation == "nice") & (data["lock"] != "mutex")]  # none without SCHED_FIFO
+    assert (kept.groupby("lock").hogs_ns.min() < 100_000).all()
+
+
+def test_without_the_right_to_be_real_time_an_ordinary_thread_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = pd.DataFrame([{"policy": "FIFO", "granted": False, "errno": "EPERM", "because": "no right"}])
+    monkeypatch.setattr(policies, "tries", lambda wanted: refused)
+    run = inversion.waits(profile="tiny", save=False, progress=False)
+    assert set(run.data.situation) == {"ordinary"} and set(run.data["lock"]) == {"mutex", "inherit"}
+    assert any(note.level == "missing" and "no right" in note.text for note in run.notes)
+    assert "an ordinary thread" in run.plot().caption
 
 
 def test_every_event_of_a_timer_is_served(tiny: Callable[[str], Result]) -> None:

@@ -50,6 +50,7 @@ TINY = {
     "batching": ["--events", "20", "--trials", "1"],
     "herd": ["--events", "5", "--trials", "1"],
     "dispatch": ["--requests", "5", "--trials", "1"],
+    "inversion": ["--priority", "0", "--hand-overs", "2"],
     "timers": ["--periods", "2", "--trials", "1"],
     "connections": ["--connections", "3", "--duration-ms", "10"],
     "mystery": ["--duration-ms", "30"],

@@ -50,6 +50,7 @@ VALUES: Mapping[str, Sequence[Mapping[str, str]]] = {
     "migration.cost": [{"working_sets_bytes": "1 MiB"}],
     "pool.pinned": [{"workers": "4"}, {"long_us": "1000"}],
     "convoy.locks": [{"producers": "4"}, {"tries": "1"}],
+    "inversion.waits": [{"hogs": "3"}, {"nice": "5"}],
     "connections.sweep": [{"work_us": "100"}],
     "batching.sweep": [{"work_us": "1"}],
     "herd.wakeups": [{"threads": "32"}],

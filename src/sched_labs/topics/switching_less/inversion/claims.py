@@ -1,0 +1,108 @@
+"""What people say about priorities and locks, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import holds_or_fails, one_row
+
+LONGER = 1.5  # times: more than the switches that a hand-over takes, and less than a hog's turn
+
+
+def _times(one: pd.Series, other: pd.Series, quantity: str = "p90") -> tuple[float, float]:
+    """How many times as long the first is as the second: the ends of the interval."""
+    ends = [row[f"{quantity}_{end}_ns"] for row in (one, other) for end in ("lo", "hi")]
+    if not all(0 < end < float("inf") for end in ends):
+        raise CannotTell("One trial says nothing about how trials vary.")
+    return ends[0] / ends[3], ends[1] / ends[2]
+
+
+def _row(table: pd.DataFrame, situation: str, lock: str) -> pd.Series:
+    real_time = "" if situation == "ordinary" else "a real-time thread that waits for "
+    return one_row(table, f"{real_time}the lock ({situation}, {lock})", situation=situation, lock=lock)
+
+
+def _waits_for_nobody(table: pd.DataFrame) -> Verdict:
+    """Statistic: p90 of the waits, by interval.  Control: the same lock without a hog.  Design: a holder with
+    a nice value, beside a hog that never touches the lock.  Opponent: the time for which the lock is held is
+    in both; other programs on the CPU are in the wait and not in the hogs' part of it.
+    """
+    row, alone = _row(table, "nice", "mutex"), _row(table, "no hog", "mutex")
+    least, most = _times(row, alone)
+    reason = (
+        f"one wait in ten took {ns(row.p90_ns)} or more beside a hog, {ns(alone.p90_ns)} without; hogs had "
+        f"the CPU for {row.hogs_percent:.0f} % of it."
+    )
+    return holds_or_fails(most < LONGER, least > LONGER, reason, "The intervals allow either:")
+
+
+def _nice_harms_nobody(table: pd.DataFrame) -> Verdict:
+    """Statistic: p90 of the waits, by interval.  Control: the same hog and a holder of nice 0.  Design: the
+    same work with the lock.  Opponent: where they share no lock it is true.
+    """
+    row, plain = _row(table, "nice", "mutex"), _row(table, "hog", "mutex")
+    least, most = _times(row, plain)
+    reason = (
+        f"one wait in ten took {ns(row.p90_ns)} or more for a nice holder, {ns(plain.p90_ns)} for one of "
+        "nice 0."
+    )
+    return holds_or_fails(most < LONGER, least > LONGER, reason, "The intervals allow either:")
+
+
+def _inheritance_bounds(table: pd.DataFrame) -> Verdict:
+    """Statistic: p90 of the waits, by interval.  Control: an ordinary mutex without a hog.  Design: the hog
+    and the nice value that make the wait long without it.  Opponent: a run in which an ordinary mutex is as
+    quick shows nothing, and counts as no answer.
+    """
+    row, alone = _row(table, "nice", "inherit"), _row(table, "no hog", "mutex")
+    without = _row(table, "nice", "mutex")
+    if _times(without, alone)[0] < LONGER:
+        raise CannotTell(f"There was no inversion: without it, p90 was {ns(without.p90_ns)}.")
+    least, most = _times(row, alone)
+    reason = (
+        f"one wait in ten took {ns(row.p90_ns)} or more with inheritance beside a hog, {ns(alone.p90_ns)} "
+        "without a hog."
+    )
+    return holds_or_fails(most < LONGER, least > LONGER, reason, "The intervals allow either:")
+
+
+def _inherits_weight(table: pd.DataFrame) -> Verdict:
+    """Statistic: p90 of the waits of an ordinary thread, by interval.  Control: an ordinary mutex.  Design: a
+    nice holder, whose waiter has nice 0.  Opponent: the waiter's own turn is in both.
+    """
+    row, plain = _row(table, "ordinary", "inherit"), _row(table, "ordinary", "mutex")
+    least, most = _times(plain, row)
+    reason = (
+        f"one wait in ten of an ordinary thread took {ns(row.p90_ns)} or more with inheritance, "
+        f"{ns(plain.p90_ns)} with an ordinary mutex."
+    )
+    return holds_or_fails(least > LONGER, most < LONGER, reason, "The intervals allow either:")
+
+
+def _dear_without_a_waiter(table: pd.DataFrame) -> Verdict:
+    """Statistic: time to take and release a lock, by interval.  Control: an ordinary mutex.  Design: a
+    thousand times, before anybody else wants it.  Opponent: raising the holder by hand is dear each time.
+    """
+    situation = "no hog" if (table.situation == "no hog").any() else "ordinary"
+    row, plain = _row(table, situation, "inherit"), _row(table, situation, "mutex")
+    least, most = _times(row, plain, "lock")
+    raised = table[table.lock == "raise"]
+    reason = f"{ns(row.lock_ns)} with inheritance, {ns(plain.lock_ns)} with an ordinary mutex"
+    reason += f", {ns(raised.lock_ns.iloc[0])} where the holder is raised by hand." if len(raised) else "."
+    return holds_or_fails(least > 2, most < 2, reason, "The interval spans twice:")
+
+
+WAITS = "inversion.waits"
+CLAIMS = [
+    Claim("fifo-first", "A SCHED_FIFO thread waits for no thread without a real-time priority.",
+          "read out of sched(7)", WAITS, _waits_for_nobody),
+    Claim("nice-holder", "A nice value for a background thread slows nobody down but that thread.",
+          "a common belief", WAITS, _nice_harms_nobody),
+    Claim("inherit-bounds", "With priority inheritance a thread waits for a lock no longer than it is held.",
+          "Sha, Rajkumar and Lehoczky, 1990", WAITS, _inheritance_bounds),
+    Claim("inherit-weight", "Priority inheritance passes on a better nice value, too.", "a common belief",
+          WAITS, _inherits_weight),
+    Claim("inherit-dear", "A mutex with priority inheritance takes more than twice as long even when nobody "
+          "waits.", "a common belief", WAITS, _dear_without_a_waiter),
+]  # fmt: skip
