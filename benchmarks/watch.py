@@ -17,6 +17,7 @@ import contextlib
 import functools
 import json
 import math
+import random
 import statistics
 import sys
 import time
@@ -183,7 +184,7 @@ def cost() -> list[Line]:
     words = ["--by", "pipe", "--between", "threads", "--trials", "3", "--round-trips", str(ROUND_TRIPS)]
     with troubles.apart() as group:
         for _ in range(TURNS):
-            for name, way in ways.items():
+            for name, way in random.sample(list(ways.items()), len(ways)):  # see table.alternate
                 with workloads.start("pingpong", words, deadline_s=60) as pair:
                     placement.pin(pair.tids, [cpu])
                     group.add(pair.pid)
