@@ -21,7 +21,12 @@ HEADER = (
     (ROOT / "tests" / "small_book" / "02-latency-ladder.md").read_text(encoding="utf-8").partition("# ")[0]
 )
 FIRST, SECOND, THIRD = "01-context-switch", "02-latency-ladder", "03-scheduler-latency"
-NAMES = "import os, pathlib, subprocess, sys, time\n\nmeasuring = 'SCHED_LABS_KEPT' in os.environ\n"
+NAMES = """\
+import os, pathlib, subprocess, sys, time
+
+assert "measuring" not in dir(), "a chapter made by the same kernel left it"
+measuring = "SCHED_LABS_KEPT" in os.environ
+"""
 
 
 class Live:

@@ -15,7 +15,7 @@ from ..core.errors import SchedLabError
 from . import behind, pages, shipped
 from .behind import Behind, Board
 from .chapters import Chapter, Checkout, chapters, checkout
-from .measure import PROFILES, Failure, done, measure
+from .measure import PROFILES, Failure, done, measure, one_kernel
 from .progress import Terminal
 
 
@@ -94,12 +94,16 @@ def _shipped(
     book: Checkout, parts: Sequence[Chapter], terminal: Terminal, *, fresh: bool = False
 ) -> list[Failure]:
     """Make chapters of the runs that ship with the book: what measures nothing need not have the machine."""
+    due = iter(parts)
 
-    def made(part: Chapter) -> Failure | None:
-        return measure(book, part, shipped.PROFILE, terminal, fresh=fresh)
+    def made(_: int) -> list[Failure | None]:
+        with one_kernel() as kernel:
+            return [
+                measure(book, part, shipped.PROFILE, terminal, fresh=fresh, kernel=kernel) for part in due
+            ]
 
     with ThreadPoolExecutor(2) as side_by_side:
-        return [failure for failure in side_by_side.map(made, parts) if failure is not None]
+        return [failure for some in side_by_side.map(made, range(2)) for failure in some if failure]
 
 
 def _first_pages(book: Checkout, options: argparse.Namespace, terminal: Terminal) -> Behind | None:

@@ -14,9 +14,9 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,6 +62,7 @@ def measure(
     fresh: bool = False,
     keep_failed: bool = True,
     before_cell: Callable[[], None] = lambda: None,
+    kernel: Any = None,
 ) -> Failure | None:
     """Run `chapter` unless all it is made of is unchanged since it last ran; return the cell that failed.
 
@@ -69,6 +70,7 @@ def measure(
     shows what happened, but it never counts as done.  Without `keep_failed` the one before it stays.
 
     before_cell  called when a cell is about to run, and waited for
+    kernel       of `one_kernel`; else the chapter has one of its own
     """
     import jupytext  # type: ignore[import-untyped]
     import nbformat
@@ -93,7 +95,7 @@ def measure(
         shutil.rmtree(runs, ignore_errors=True)
     runs.mkdir(parents=True, exist_ok=True)
     began = time.time() - 1  # a file system may round
-    failure = _run(book, chapter, notebook, profile, terminal, runs, before_cell)
+    failure = _run(book, chapter, notebook, profile, terminal, runs, before_cell, kernel)
     if not failure:
         _drop_unused(runs, began)
     elif not keep_failed:
@@ -171,6 +173,7 @@ def _run(
     terminal: Terminal,
     runs: Path,
     before_cell: Callable[[], None],
+    kernel: Any,
 ) -> Failure | None:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -189,16 +192,17 @@ def _run(
             follower.cell(numbers[cell_index])
 
     measures = profile != shipped.PROFILE
-    began = [] if measures else [f"--IPKernelApp.exec_lines={shipped.START}"]
+    first = shipped.START.format("keep_summaries" if measures else "use")
     client = NotebookClient(
         notebook,
+        kernel,
         timeout=_CELL_LIMIT_S[profile],
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
         on_cell_start=starts,
         store_widget_state=False,
         # errors only; its start is not the reader's news
-        extra_arguments=["--IPKernelApp.log_level=40", *began],
+        extra_arguments=["--IPKernelApp.log_level=40", f"--IPKernelApp.exec_lines={first}"],
         # One chapter's kernel must be gone, with everything it started, before the next one measures.
         shutdown_kernel="graceful",
     )
@@ -207,7 +211,10 @@ def _run(
         environment |= {"SCHED_LABS_PROFILE": profile, kept.VARIABLE: str(runs)}
     with Follower(terminal, progress, len(numbers)) as follower:
         try:
-            _execute(client, environment)
+            if kernel:
+                _execute_in(kernel, client, environment)
+            else:
+                _execute(client, environment)
             if not measures:  # these times say nothing of a measurement
                 for cell in notebook.cells:
                     cell.metadata.pop("execution", None)
@@ -236,6 +243,39 @@ def _execute(client: Any, environment: dict[str, str]) -> None:
                 _stop(client, signal.SIGKILL)
                 wait([running], _STOP_LIMIT_S)
             raise  # what the stopped notebook itself said is of no interest any more
+
+
+@contextmanager
+def one_kernel() -> Iterator[Any]:
+    """A kernel for chapters that measure nothing: to start one takes as long as a chapter.
+
+    It begins with the first.  All are run by the thread that asked for it.
+    """
+    from jupyter_client.manager import AsyncKernelManager
+    from nbclient.util import run_sync
+
+    kernel = AsyncKernelManager(kernel_name="python3")
+    try:
+        yield kernel
+    finally:
+        if kernel.has_kernel:
+            run_sync(kernel.shutdown_kernel)(now=True)
+
+
+def _execute_in(kernel: Any, client: Any, environment: dict[str, str]) -> None:
+    """Run the notebook in a kernel that is there, and forget its names."""
+    from nbclient.exceptions import DeadKernelError
+    from nbclient.util import run_sync
+
+    try:
+        client.execute(env=environment)
+    except DeadKernelError:
+        run_sync(kernel.shutdown_kernel)(now=True)  # the next chapter begins another
+        raise
+    finally:
+        if kernel.has_kernel:
+            run_sync(client.kc.execute_interactive)("%reset -f", silent=True, timeout=_STOP_LIMIT_S)
+        client.kc.stop_channels()
 
 
 def _stop(client: Any, how: signal.Signals) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -26,6 +27,14 @@ from .progress import Terminal
 _STAMP = ".made-from"
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _IN_COMMON = ("_config.yml", "_toc.yml", "book/_static/*", "book/_static/*/*", "book/_ext/*")
+# The command line of Jupyter Book has no word for how many processes Sphinx may be.
+_JUPYTER_BOOK = """
+import functools, sys
+from jupyter_book import sphinx
+sphinx.build_sphinx = functools.partial(sphinx.build_sphinx, jobs={jobs})
+from jupyter_book.cli.main import main
+sys.exit(main())
+"""
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -66,12 +75,7 @@ def build(
     known.unlink(missing_ok=True)  # until it is whole
     log = book.build / "sphinx.log"
     command = [
-        *(
-            sys.executable,
-            "-c",
-            "import sys; from jupyter_book.cli.main import main; sys.exit(main())",
-            "build",
-        ),
+        *(sys.executable, "-c", _JUPYTER_BOOK.format(jobs=_jobs()), "build"),
         *(str(staged), "--path-output", str(work), "-W", "--keep-going"),
     ]
     with log.open("w", encoding="utf-8") as out:
@@ -92,6 +96,11 @@ def build(
     if not again:
         shutil.rmtree(work)
     return broken
+
+
+def _jobs() -> int:
+    """How many processes Sphinx may be: it writes pages with one fewer, and the last only hands them out."""
+    return min(4, len(os.sched_getaffinity(0))) + 1
 
 
 def _worth_showing(line: str) -> bool:

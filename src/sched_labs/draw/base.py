@@ -113,6 +113,7 @@ class Figure:
         self.data = data
         self.title = title or kind
         self.also = also
+        self.laid_out = False  # for a page: another renderer's words have other sizes
 
     def __repr__(self) -> str:
         return f"<Figure {self.kind}: {self.caption}>"
@@ -120,6 +121,7 @@ class Figure:
     def svg(self) -> str:
         """One inline `<svg>` whose colours are CSS variables, for a page of one's own."""
         with style.drawing(), axes.clock(self.timing):
+            self.laid_out = True
             return svg.inline(self.mpl, self.title, self.alt)
 
     def _repr_html_(self) -> str:

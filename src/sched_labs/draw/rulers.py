@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from . import style, svg
+from . import style
 from .base import Figure
 
 _PLACES = 33
@@ -27,8 +27,8 @@ def rulers(figure: Figure, tried: Figure, trial: float) -> list[dict[str, Any]]:
     Places are shares of the figure's width or height from its top left.
     """
     drawing = figure.mpl
-    with style.drawing():
-        svg.source(drawing)  # lays it out as the page gets it: another renderer's words have other sizes
+    if not figure.laid_out:
+        figure.svg()
     found: list[dict[str, Any]] = []
     for ax, other in zip(drawing.axes, tried.mpl.axes, strict=False):
         for along, value in _lines(other):

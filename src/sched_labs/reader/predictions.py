@@ -145,6 +145,8 @@ class Revealed:
             raise ParameterError(
                 f"{measured!r} is no answer to {question.id}.", f"It asks for {', '.join(question.choices)}."
             )
+        if getattr(shown, "stands_in", ""):
+            how = {name: value for name, value in how.items() if name != "recorded"}  # it is that run
         self.question, self._shown, self._how = question, shown, how
         self.measured = measured if isinstance(measured, str) else in_unit(measured, question.unit)
         self.about = _about(shown, measured, question.unit) | {"measured": self.measured}
@@ -188,12 +190,10 @@ class Revealed:
         """For a page: the same for everybody, for the page itself covers it and draws the guess."""
         about: dict[str, Any] = {"question": self.question.id, **self.about}
         marks = mark(self.question.id) if on_page() else []
+        figure = self._figure_html(marks)
         if not marks and (places := self._rulers()):
             about["rulers"] = places
-        return (
-            f'<div class="sl-reveal" data-reveal="{escape(json.dumps(about))}">'
-            f"{self._figure_html(marks)}</div>"
-        )
+        return f'<div class="sl-reveal" data-reveal="{escape(json.dumps(about))}">{figure}</div>'
 
     def widget(self) -> Any:
         """For JupyterLab: the question again, and below it the figure once it is answered."""
