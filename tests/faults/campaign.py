@@ -59,7 +59,7 @@ RUNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 SMALLEST = {
     "context_switch": ("--set", 'mechanisms=["pipe"]', "--set", 'between=["threads"]', "--set", "trials=1"),
     "quota.hog": ("--set", "shares_percent=[50]", "--set", "trials=1"),
-    "runqlat.histogram": ("--set", "duration_s=0.1"),
+    "runqlat.histogram": ("--set", "duration_s=0.3"),  # less may see no wait
 }
 SIGNALS = ("KILL", "INT", "TERM", "QUIT", "HUP")
 SILENT = {-signal.SIGKILL, -signal.SIGQUIT}
