@@ -50,7 +50,7 @@ def test_what_the_baseline_does_not_rule_out_may_be(capsys, value, baseline, sai
     [
         ((50, 40, 60), 20, "It is not noise: the same against itself differs by 20 ns."),
         ((50, 30, 70), 20, "It is not noise"),
-        ((50, 10, 90), 20, "It may be noise"),  # clear of zero, and its middle of the floor, but not all of it
+        ((50, 10, 90), 20, "It may be noise"),  # its middle is clear of the floor, not all of it
         ((50, 40, 60), 70, "It may be noise"),
         ((50, -10, 110), 20, "It may be noise"),  # the interval holds zero
         ((-50, -60, -40), 20, "It is not noise"),  # less is a difference, too
