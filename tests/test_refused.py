@@ -214,8 +214,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"period_us": 1}, ""),
     ],
     "inversion.waits": [
-        ({"hogs": 0}, "hogs"), ({"nice": 20}, "nice"), ({"hold_us": 0}, ""), ({"hand_overs": 0}, ""),
-        ({"trials": 0}, ""),
+        ({"hogs": 0}, "hogs"), ({"nice": 0}, "nice"), ({"nice": 20}, "nice"), ({"hold_us": 0}, ""),
+        ({"hand_overs": 0}, ""), ({"trials": 0}, ""),
     ],
     "herd.wakeups": [
         ({"threads": 65}, ""), ({"events": 0}, ""),

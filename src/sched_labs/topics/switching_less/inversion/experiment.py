@@ -98,7 +98,7 @@ def waits(
     """Let a thread wait for a lock that is held for a fixed amount of work, with and without hogs on its CPU.
 
     hogs        how many threads compute all the time and never touch the lock
-    nice        the holder's nice value where it has one
+    nice        the holder's nice value where it has one, 1 to 19 (0 would be the situation before)
     hold_us     how much work the holder does with the lock
     hand_overs  how often the waiter asks for it in each trial
     trials      how often each situation and lock is measured, each time with a new start; they take turns
@@ -116,7 +116,7 @@ def waits(
     hand_overs = run.choose(tiny=2, quick=5, full=20) if hand_overs is None else hand_overs
     trials = run.choose(tiny=1, quick=6, full=12) if trials is None else trials
     checks.whole("hogs", hogs, 1, MOST_HOGS)
-    checks.whole("nice", nice, 0, 19)
+    checks.whole("nice", nice, 1, 19)
     checks.whole("hold_us", hold_us, 1, 10_000)
     checks.whole("hand_overs", hand_overs, 1, MOST_HAND_OVERS)
     checks.whole("trials", trials, 1, 1000)

@@ -25,7 +25,7 @@ KIND = "inversion.waits"
 LOCKS = {"mutex": "ordinary mutex", "inherit": "inheritance", "raise": "raised by hand"}
 HEADS = {
     "no hog": "Nobody else wants the CPU",
-    "hog": "A hog wants the CPU, too",
+    "hog": "Others want the CPU, too",
     "nice": "The same, and the holder is nice",
     "ordinary": "The same, and the waiter has no priority",
 }
@@ -108,7 +108,8 @@ def _caption(table: pd.DataFrame) -> str:
         for row in each(table[table.situation == last])
     )
     who = "a real-time thread" if last == "nice" else "an ordinary thread"
-    return f"Beside a hog, for a lock whose holder is nice, one wait in ten of {who} takes at least: {said}."
+    where = "Beside others that want the CPU, for a lock whose holder is nice"
+    return f"{where}, one wait in ten of {who} takes at least: {said}."
 
 
 def _alt(table: pd.DataFrame) -> str:
