@@ -9,6 +9,8 @@ from ladder_lab import KIB
 
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 
+NAN, INFINITE = float("nan"), float("inf")
+
 
 def rung(name: str, cost: float, half: float = 0.0, calls: float = float("nan")) -> dict[str, Any]:
     return {
@@ -243,4 +245,66 @@ TLB: list[Case] = [
     ("000-022", UNKNOWN, [after("process", 200, 100)], "no loss either"),
 ]
 
-CASES = [*REFERENCE, *LOOPS, *RING, *FPU, *TLB]
+
+def given_back(
+    condition: str,
+    call: float = 3_000,
+    *,
+    extra: float = 0,
+    half: float = 50,
+    interrupts: float = 0.005,
+    stopped: float = NAN,
+    around: float = 0.01,
+) -> dict[str, Any]:
+    """One row of `shootdown.calls`: medians, give or take a half of their intervals."""
+    row: dict[str, Any] = {"condition": condition, "floor_ns": 100.0, "lost_ns": 8_000.0}
+    for stem, unit, value, by in (
+        ("call", "ns", call, half),
+        ("extra", "ns", NAN if condition == "alone" else extra, half),
+        ("interrupts", "per_call", interrupts, around),
+        ("stopped", "share", stopped, around),
+    ):
+        row |= {f"{stem}_{unit}": value, f"{stem}_lo_{unit}": value - by, f"{stem}_hi_{unit}": value + by}
+    return row | {"seen": abs(extra) - half > 100}
+
+
+GIVER = given_back("alone")
+RUNNING = given_back("threads", 15_000, extra=12_000, interrupts=1, stopped=0.99)
+OTHER = given_back("process", stopped=0.01)
+UNSEEN = given_back("threads", extra=20, interrupts=0.005, stopped=0.01)  # 64-bit Arm would be so
+UNCOUNTED = RUNNING | {"interrupts_per_call": NAN}
+ONE_TRIAL = {"interrupts_lo_per_call": -INFINITE, "interrupts_hi_per_call": INFINITE}
+SHOOTDOWN: list[Case] = [
+    ("give-back-same", HOLDS, [GIVER, UNSEEN], "3 µs while threads of the process run"),
+    ("give-back-same", FAILS, [GIVER, RUNNING], "15 µs while threads of the process run"),
+    ("give-back-same", UNKNOWN, [GIVER, given_back("threads", extra=120)], "meets the noise floor"),
+    ("give-back-same", UNKNOWN, [GIVER, given_back("threads", half=INFINITE)], "Too few trials"),
+    ("give-back-same", UNKNOWN, [GIVER], "did not measure the condition threads"),
+    ("give-back-notice", HOLDS, [UNSEEN, OTHER], "1% of the calls stopped a thread of the process"),
+    ("give-back-notice", FAILS, [RUNNING, OTHER], "1% one of another; for 8 µs, half of the times"),
+    ("give-back-notice", UNKNOWN, [RUNNING | {"stopped_lo_share": 0.4}, OTHER], "spans one half"),
+    ("give-back-notice", UNKNOWN, [RUNNING, given_back("process", stopped=0.9)], "as well, in 90%"),
+    ("give-back-notice", UNKNOWN, [given_back("threads"), OTHER], "No thread of the process ran"),
+    ("shootdown-all", HOLDS, [RUNNING, given_back("process", interrupts=1)], "1 interrupts a call for a CPU"),
+    ("shootdown-all", FAILS, [RUNNING, OTHER], "0.005 interrupts a call for a CPU with another process, 1"),
+    ("shootdown-all", UNKNOWN, [RUNNING, given_back("process", interrupts=0.5)], "One half is possible"),
+    ("shootdown-all", UNKNOWN, [UNSEEN, OTHER], "no shootdown by interrupt"),
+    ("shootdown-all", UNKNOWN, [UNCOUNTED, OTHER], "counts no shootdowns"),
+    ("shootdown-all", UNKNOWN, [RUNNING | ONE_TRIAL, OTHER], "One trial"),
+    ("shootdown-asleep", HOLDS, [RUNNING, given_back("asleep", 14_000, extra=11_000)], "14 µs with threads"),
+    ("shootdown-asleep", FAILS, [RUNNING, given_back("asleep", 3_100, extra=100)], "3.1 µs with threads"),
+    ("shootdown-asleep", UNKNOWN, [RUNNING, given_back("asleep", 9_000, extra=6_000)], "allow either"),
+    ("shootdown-asleep", UNKNOWN, [UNSEEN, given_back("asleep")], "do not make the call dearer"),
+    ("shootdown-asleep", UNKNOWN, [RUNNING, given_back("asleep", half=INFINITE)], "Too few trials"),
+    (
+        "shootdown-each",
+        HOLDS,
+        [RUNNING, given_back("untouched", interrupts=1)],
+        "1 interrupts a call for pages",
+    ),
+    ("shootdown-each", FAILS, [RUNNING, given_back("untouched")], "0.005 interrupts a call for pages"),
+    ("shootdown-each", UNKNOWN, [RUNNING, given_back("untouched", interrupts=0.5)], "One half is possible"),
+    ("shootdown-each", UNKNOWN, [UNSEEN, given_back("untouched")], "no shootdown by interrupt"),
+]
+
+CASES = [*REFERENCE, *LOOPS, *RING, *FPU, *TLB, *SHOOTDOWN]

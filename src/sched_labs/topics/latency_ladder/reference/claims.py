@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, SWITCH_LIST, UNKNOWN, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import holds_or_fails, some
-from sched_labs.draw.axes import number_text
+from sched_labs.core.words import number_text
 
 ARTICLE = "an article on the costs of threads, measured on a Haswell i7-4771"
 KIND = "reference.costs"
