@@ -37,6 +37,8 @@ def test_every_wake_up_passes_its_stations_in_order() -> None:
     data = seen.data
     assert seen.lost == 0 and 50 <= len(data) < 150 and set(data["tid"]) == {child.pid}
     assert (data["waking_ns"] <= data["wakeup_ns"]).all() and (data["wakeup_ns"] <= data["switch_ns"]).all()
+    interrupted = data[data["interrupt_ns"] > 0]
+    assert interrupted["interrupt_ns"].between(interrupted["waking_ns"], interrupted["switch_ns"]).all()
     assert (
         data["waking_ns"].is_monotonic_increasing
         and (data["waking_ns"] > data["switch_ns"].shift()).iloc[1:].all()

@@ -8,7 +8,8 @@
 
 The kernel passes three stations (helper/wakeups.bpf.c): sched_waking on the CPU of whoever wakes,
 sched_wakeup when the thread stands in a queue, and sched_switch when it has the CPU.  Most tools measure from
-the second one, and miss the message to an idle CPU, which comes before it.
+the second one, and miss the message to an idle CPU, which comes before it.  Where it is told by an interrupt,
+the probe tells when that arrived.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Wakeups", "Watch", "available", "watch"]
 
-_COLUMNS = ["tid", "waker_cpu", "cpu", "waking_ns", "wakeup_ns", "switch_ns"]
+_COLUMNS = ["tid", "waker_cpu", "cpu", "waking_ns", "interrupt_ns", "wakeup_ns", "switch_ns"]
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,9 @@ class Wakeups:
 
     @cached_property
     def data(self) -> pd.DataFrame:
-        """tid, waker_cpu, cpu (on which it ran), and three points of the monotonic clock: waking_ns,
-        wakeup_ns, switch_ns.  In the order of waking_ns.
+        """tid, waker_cpu, cpu (on which it ran), and points of the monotonic clock: waking_ns, wakeup_ns,
+        switch_ns, and interrupt_ns (when another CPU last interrupted `cpu` between the first and the last
+        of these; 0 where none did).  In the order of waking_ns.
         """
         import pandas as pd
 

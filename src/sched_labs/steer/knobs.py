@@ -42,10 +42,14 @@ def movable(name: str) -> tuple[Path, int]:
     if not isinstance(fact.value, int):
         raise PlacementError(f"{name} cannot be moved: {fact.why or 'it is not told'}.", lacking=True)
     path = Path(fact.source)
+    return path, _now(path, name)
+
+
+def _now(path: Path, name: str) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR)  # asks for permission, and changes nothing
         try:
-            return path, int(os.read(descriptor, 64))
+            return int(os.read(descriptor, 64))
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:
@@ -59,10 +63,22 @@ def moved(name: str, value_ns: int) -> Iterator[int]:
 
     Raises ParameterError for a knob or a value that no experiment needs, PlacementError where it may not be.
     """
-    path, before = movable(name)
+    path, _ = movable(name)
     least, most = LIMITS_NS[name]
     if isinstance(value_ns, bool) or not isinstance(value_ns, int) or not least <= value_ns <= most:
         raise ParameterError(f"{name} takes {least} to {most} ns here, not {value_ns!r}.")
+    with written(path, value_ns) as before:
+        yield before
+
+
+@contextlib.contextmanager
+def written(path: Path, value: int) -> Iterator[int]:
+    """A number in a file of the kernel's with another value; yields the one before.
+
+    PlacementError where it may not be.
+    """
+    name = path.name
+    before = _now(path, name)
     keeper = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _KEEPER, str(path), str(before)],
         stdin=subprocess.PIPE,
@@ -74,7 +90,7 @@ def moved(name: str, value_ns: int) -> Iterator[int]:
     try:
         keeper.stdout.readline()  # its start must not fall into the measurement
         try:
-            path.write_text(str(value_ns))
+            path.write_text(str(value))
         except OSError as error:
             raise PlacementError(f"{name} cannot be moved: {(error.strerror or '').lower()}.") from error
         yield before

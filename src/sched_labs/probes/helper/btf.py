@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any, TypeVar
 
 from .protocol import Refused
@@ -17,6 +17,8 @@ INTERRUPTS = (
     *("irq_handler", "softirq", "local_timer", "reschedule", "call_function", "call_function_single"),
     *("irq_work", "x86_platform_ipi", "ipi"),
 )
+# Those by which one CPU tells another that a thread waits for it: on x86, and on Arm.
+FROM_OTHER_CPUS = ("reschedule", "call_function_single", "ipi")
 
 
 DEEPEST = 64  # typedefs of typedefs; no kernel comes near
@@ -204,7 +206,7 @@ def find_throttling(btf: Btf) -> Defines:
 
 
 @refusing
-def find_attribution(btf: Btf) -> tuple[Defines, int, dict[str, tuple[int, int]]]:
+def find_attribution(btf: Btf) -> tuple[Defines, int, dict[str, tuple[int, ...]]]:
     """What runqlat.bpf.c needs for ATTRIBUTION: (defines, BTF id of sched_migrate_task, interrupts).
 
     `interrupts` are the BTF ids of (beginning, end) of what this kernel can show.
@@ -225,12 +227,18 @@ def find_attribution(btf: Btf) -> tuple[Defines, int, dict[str, tuple[int, int]]
     throttled = btf.place(task, b"throttled", (1,))
     if throttling and throttled is not None:
         defines["THROTTLED_OFFSET"] = throttled
+    return defines, btf.tasks("sched_migrate_task", 0)[0], find_interrupts(btf, INTERRUPTS, ("entry", "exit"))
+
+
+@refusing
+def find_interrupts(btf: Btf, names: Sequence[str], ends: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The BTF ids of these ends of those interrupts that this kernel can show with all of them."""
     interrupts = {}
-    for name in INTERRUPTS:
-        begin, end = (btf.tracepoint(f"{name}_{which}") for which in ("entry", "exit"))
-        if begin and end:
-            interrupts[name] = (begin[0], end[0])
-    return defines, btf.tasks("sched_migrate_task", 0)[0], interrupts
+    for name in names:
+        found = [btf.tracepoint(f"{name}_{which}") for which in ends]
+        if all(found):
+            interrupts[name] = tuple(point[0] for point in found if point)
+    return interrupts
 
 
 @refusing

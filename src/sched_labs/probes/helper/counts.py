@@ -45,7 +45,7 @@ EDGE_WORDS = 8  # of edges.bpf.h, 64 bits each
 PLACES, PLACE_WORDS, FRAMES = 512, 31, 24
 WAKER_WORDS = 30
 SPOT_WORDS = 4  # of what throttle.bpf.c knows of a CPU
-WAKE_BYTES = 32  # of what wakeups.bpf.c keeps of a wake-up
+WAKE_BYTES = 40  # of what wakeups.bpf.c keeps of a wake-up
 # timeline.bpf.c: a turn, the words of a spot, and the longest waits of each CPU.
 TURN_BYTES, TURN_SPOT_WORDS, WORST = 56, 13, 10
 PAGE_BYTES = TURNS_ON_PAGE * TURN_BYTES
@@ -272,15 +272,15 @@ class Wakeups(Counts):
     """What wakeups.bpf.c keeps: when each wake-up of the watched threads passed each of its stations."""
 
     def read(self, last: bool) -> dict[str, Any]:
-        """With the last record [tid, waker's CPU, its own, ns of waking, of wakeup, of the switch] of
-        each.
+        """With the last record [tid, waker's CPU, its own, ns of waking, of the interrupt (0: none), of
+        wakeup, of the switch] of each.
         """
         counts = struct.unpack_from(f"<{2 * self.cpus}Q", self.maps["kept"])
         found: list[list[int]] = []
         room = wakes_of_each(self.cpus)
         for cpu, kept in enumerate(counts[::2] if last else ()):
             for at in range(WAKE_BYTES * room * cpu, WAKE_BYTES * (room * cpu + kept), WAKE_BYTES):
-                *stations, tid, waker_cpu = struct.unpack_from("<QQQII", self.maps["wakes"], at)
+                *stations, tid, waker_cpu = struct.unpack_from("<QQQQII", self.maps["wakes"], at)
                 found.append([tid, waker_cpu, cpu, *stations])
         return {"wakes": found, "lost_wakes": sum(counts[1::2])}
 

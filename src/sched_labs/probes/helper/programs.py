@@ -40,6 +40,7 @@ SPANS = 4096  # of time for each CPU, of throttle.bpf.c
 WAKES, LEAST_WAKES = 1 << 18, 1 << 10  # kept by wakeups.bpf.c: on all CPUs together, on each at least
 TURNS, LEAST_PAGES = 1 << 16, 4  # of timeline.bpf.c: on all CPUs together; pages on each at least
 TURNS_ON_PAGE = 128
+INTERRUPT_ENDS = ["on_interrupt", "on_interrupt_end"]  # a probe may want to see the first end only
 WITH_PRIVILEGE = "Run as root, or let scripts/provision.sh install the helper and its sudo rule."
 
 
@@ -106,7 +107,7 @@ def plan(kernel: btf.Btf, shape: dict[str, Any]) -> tuple[str, btf.Defines, dict
     defines, points = btf.find_fields(kernel)
     defines.update(SLOTS=shape["slots"], CPUS=shape["cpus"])
     first, functions = [], ["on_switch"]
-    interrupts: dict[str, tuple[int, int]] = {}
+    interrupts: dict[str, tuple[int, ...]] = {}
     if shape["scope"] in ("processes", "family"):
         first = ["on_exit", "on_exec"] + ["on_fork"] * (shape["scope"] == "family")
     else:
@@ -131,6 +132,7 @@ def plan(kernel: btf.Btf, shape: dict[str, Any]) -> tuple[str, btf.Defines, dict
         defines["WAKES"] = wakes_of_each(shape["cpus"])
         points["on_waking"], _ = kernel.tasks("sched_waking", 0)
         functions += ["on_wakeup", "on_waking"]
+        interrupts = btf.find_interrupts(kernel, btf.FROM_OTHER_CPUS, ("entry",))
     elif shape["probe"] == "timeline":
         defines["COMM_OFFSET"] = kernel.must(b"task_struct", b"comm")
         defines["FLAGS_OFFSET"] = kernel.must(b"task_struct", b"flags", (4,))
@@ -215,8 +217,10 @@ def compiled(source: bytes, defines: btf.Defines, where: dict[str, Any]) -> dict
             shape = ("map_type", "key_size", "value_size", "max_entries", "map_flags")
             maps[names[fd]] = [int(said[field], 0) for field in shape]
     functions = [name for name, _ in where["first"] + where["points"]]
+    if where["interrupts"]:
+        functions += INTERRUPT_ENDS[: max(map(len, where["interrupts"].values()))]
     if where["seed"]:
-        functions += ["on_interrupt", "on_interrupt_end", "seed"]
+        functions.append("seed")
     programs = {}
     for function in functions:
         code = bytearray(bpf.dump_func(function.encode()))
@@ -399,11 +403,11 @@ def load(request: dict[str, Any], held: dict[int, int], window: Window) -> Loade
             if ended(pidfd):
                 watch(pages, pid, False)
         seen = []
-        for name, (begin, end) in made["interrupts"].items():
+        for name, ends in made["interrupts"].items():
             both: list[int] = []
             try:
-                both.append(kernel.attach(program("on_interrupt", begin)))
-                both.append(kernel.attach(program("on_interrupt_end", end)))
+                for function, end in zip(INTERRUPT_ENDS, ends, strict=False):
+                    both.append(kernel.attach(program(function, end)))
             except OSError:  # it can be described and not be traced; half of it would never end
                 for link in both:
                     os.close(link)

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-VERSION = 6
+VERSION = 7
 PIDS = 1 << 22  # the kernel's own limit on process ids; watched.bpf.h says the same
 MOST_S = 3600
 REQUEST_BYTES = 16 * 1024

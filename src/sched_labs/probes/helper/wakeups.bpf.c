@@ -5,6 +5,10 @@
  *                  puts it there itself, when the message about it has arrived (ttwu_queue_cond() in core.c)
  *   sched_switch   it has the CPU
  *
+ * Between them the thread's CPU may have been interrupted to tell it.  Where the waker only sends a message, that is
+ * before sched_wakeup; where it puts the thread into the queue of a CPU that does something, that is after it; and a
+ * CPU that polls, or sleeps until a word in memory changes (MWAIT), needs no interrupt.
+ *
  * Each CPU keeps the wake-ups that end on it.  It begins with watched.bpf.h, and takes WAKES for each CPU besides.
  */
 
@@ -15,7 +19,7 @@ struct slot {
 };
 
 struct wake {
-    u64 waking_ns, wakeup_ns, switch_ns;
+    u64 waking_ns, interrupt_ns, wakeup_ns, switch_ns; /* interrupt_ns 0: none was seen */
     u32 pid, waker_cpu;
 };
 
@@ -24,6 +28,7 @@ struct kept {
 };
 
 BPF_F_TABLE("array", u32, struct slot, slots, SLOTS, BPF_F_MMAPABLE);
+BPF_F_TABLE("array", u32, u64, interrupted, CPUS, BPF_F_MMAPABLE); /* when another CPU last interrupted this one */
 BPF_F_TABLE("array", u32, struct kept, kept, CPUS, BPF_F_MMAPABLE);
 BPF_F_TABLE("array", u32, struct wake, wakes, CPUS * WAKES, BPF_F_MMAPABLE);
 
@@ -31,6 +36,15 @@ static inline struct slot *slot_of(u32 pid)
 {
     u32 index = pid & (SLOTS - 1);
     return slots.lookup(&index);
+}
+
+int on_interrupt(void *context)
+{
+    u32 cpu = bpf_get_smp_processor_id();
+    u64 *last = interrupted.lookup(&cpu);
+    if (last)
+        *last = bpf_ktime_get_ns();
+    return 0;
 }
 
 int on_waking(void *context)
@@ -77,7 +91,9 @@ static inline void keep(struct slot *slot, u64 now)
         count->lost++;
         return;
     }
+    u64 *last = interrupted.lookup(&cpu);
     wake->waking_ns = slot->waking_ns;
+    wake->interrupt_ns = last && *last > slot->waking_ns ? *last : 0;
     wake->wakeup_ns = slot->wakeup_ns;
     wake->switch_ns = now;
     wake->pid = slot->pid;

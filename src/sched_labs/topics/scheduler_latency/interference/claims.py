@@ -7,7 +7,7 @@ import pandas as pd
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.base import CannotTell, Claim, Verdict
 from sched_labs.claims.helpers import holds_or_fails
-from sched_labs.draw.axes import number_text
+from sched_labs.core.words import number_text
 
 Taken = tuple[float, float, float]  # of each second, in ms: in the middle, least, most
 
