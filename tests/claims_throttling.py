@@ -9,7 +9,7 @@ from claim_cases import Case
 from sched_labs.claims import FAILS, HOLDS, UNKNOWN
 
 MS = 1e6
-NAN = float("nan")
+NAN, INF = float("nan"), float("inf")
 
 
 def hog(
@@ -130,6 +130,48 @@ def moments(held: float, held_p50: float = 30, other_p99: float = 8, throttled: 
     }
 
 
+def counting(
+    setting: str,
+    p99: tuple[float, float, float] = (48, 45, 50),
+    *,
+    runtime: str = "Go",
+    throttled: float = 90,
+    work: tuple[float, float, float] = (94, 93, 95),
+    own: int = 2,
+) -> dict[str, Any]:
+    """One runtime under a quota of one CPU, on two: p99 in ms and work in percent as (median, low, high)."""
+    row: dict[str, Any] = {"runtime": runtime, "setting": setting, "threads": 2 if setting == "host" else 1}
+    row |= {"own_threads": own, "throttled_percent": throttled}
+    for name, values, unit, scale in (("p99", p99, "ns", MS), ("background", work, "percent", 1.0)):
+        for part, value in zip(("", "_lo", "_hi"), values, strict=True):
+            row[f"{name}{part}_{unit}"] = value * scale
+    return row
+
+
+def fitting(p99: tuple[float, float, float] = (20, 19, 21), **given: Any) -> dict[str, Any]:
+    """The same with the quota's count, by default of Go, which is not throttled then."""
+    return counting("quota", p99, **{"throttled": 0, **given})
+
+
+def beside(
+    way: str,
+    p99: tuple[float, float, float] = (30, 28, 32),
+    job: tuple[float, float, float] = (150, 148, 152),
+    throttled: float = NAN,
+) -> dict[str, Any]:
+    """A service beside a batch job: p99 in ms, and the job's percent of a CPU, as (median, low, high)."""
+    row: dict[str, Any] = {"way": way, "service_throttled_percent": throttled}
+    for name, values, unit, scale in (("p99", p99, "ns", MS), ("batch", job, "percent", 1.0)):
+        for part, value in zip(("", "_lo", "_hi"), values, strict=True):
+            row[f"{name}{part}_{unit}"] = value * scale
+    return row
+
+
+def harmed(*others: dict[str, Any]) -> list[dict[str, Any]]:
+    """These ways, after a service alone and one beside a job that nothing is done to."""
+    return [beside("alone", (5, 4, 6)), beside("beside"), *others]
+
+
 def _neighbours(weight: tuple[float, float, float]) -> list[dict[str, Any]]:
     return [service("weight", weight, neighbour="busy"), free((40, 35, 45), neighbour="busy")]
 
@@ -144,7 +186,72 @@ def beside_busy(none: tuple[float, float, float], weight: tuple[float, float, fl
 
 
 USUAL = service("none", (5, 4, 6), throttled=0)
+JAVA: dict[str, Any] = {"runtime": "Java", "own": 1}
+GIVING: list[tuple[str, str]] = [("idle-out-of-the-way", "SCHED_IDLE"), ("batch-gives-way", "SCHED_BATCH")]
+LIMITED = beside("quota", (20, 18, 22), (100, 98, 102))
 CASES: list[Case] = [
+    *((claim, HOLDS, harmed(beside(way, (6, 5, 7))), f"6 ms ({way})") for claim, way in GIVING),
+    *((claim, FAILS, harmed(beside(way)), f"30 ms ({way})") for claim, way in GIVING),
+    *((claim, UNKNOWN, harmed(beside(way, (22, 10, 40))), "allow either") for claim, way in GIVING),
+    *((claim, UNKNOWN, harmed(), f"did not measure {way}") for claim, way in GIVING),
+    ("batch-gives-way", UNKNOWN, [beside("alone"), beside("beside"), beside("SCHED_BATCH")], "did not slow"),
+    ("only-a-limit", HOLDS, harmed(LIMITED, beside("cpu.idle")), "20 ms (quota) and 30 ms (cpu.idle)"),
+    ("only-a-limit", FAILS, harmed(LIMITED, beside("cpu.idle", (6, 5, 7))), "6 ms (cpu.idle)"),
+    ("only-a-limit", UNKNOWN, harmed(LIMITED, beside("cpu.idle", (25, 20, 30))), "allow either"),
+    ("gives-way-gets-less", FAILS, [LIMITED, beside("cpu.idle")], "100 % of a CPU under the limit, 150 %"),
+    ("gives-way-gets-less", HOLDS, [LIMITED, beside("cpu.idle", job=(40, 38, 42))], "40 % in a cpu.idle"),
+    ("gives-way-gets-less", UNKNOWN, [LIMITED, beside("cpu.idle", job=(99, 90, 110))], "overlap"),
+    ("own-cpu-quota", HOLDS, [beside("apart"), beside("apart, quota", throttled=0)], "0 % of its periods"),
+    ("own-cpu-quota", FAILS, [beside("apart"), beside("apart, quota", throttled=8)], "8 % of its periods"),
+    ("own-cpu-quota", UNKNOWN, [beside("apart")], "did not measure apart, quota"),
+    ("gomaxprocs-throttled", HOLDS, [counting("host"), fitting()], "0 % of the periods were throttled with"),
+    ("gomaxprocs-throttled", FAILS, [counting("host"), fitting(throttled=40)], "40 % of the periods"),
+    ("gomaxprocs-throttled", UNKNOWN, [counting("host"), fitting(throttled=7)], "may be chance"),
+    ("gomaxprocs-throttled", UNKNOWN, [counting("host", throttled=2), fitting()], "Even with 2 threads"),
+    ("gomaxprocs-throttled", UNKNOWN, [counting("host", **JAVA)], "did not measure Go with"),
+    ("gomaxprocs-tail", HOLDS, [counting("host"), fitting()], "p99 48 ms with GOMAXPROCS=2, 20 ms with 1"),
+    ("gomaxprocs-tail", FAILS, [counting("host", (21, 20, 22)), fitting()], "p99 21 ms"),
+    ("gomaxprocs-tail", UNKNOWN, [counting("host", (25, 20, 30)), fitting()], "allow either"),
+    ("gomaxprocs-tail", UNKNOWN, [counting("host", (25, -INF, INF)), fitting()], "One trial"),
+    ("gomaxprocs-tail", UNKNOWN, [counting("host", throttled=2), fitting()], "Even with 2 threads"),
+    ("gomaxprocs-work", HOLDS, [counting("host", work=(70, 68, 72)), fitting()], "70 % of a CPU's work"),
+    ("gomaxprocs-work", FAILS, [counting("host"), fitting()], "94 % of a CPU's work"),
+    ("gomaxprocs-work", UNKNOWN, [counting("host", work=(90, 80, 95)), fitting()], "allow either"),
+    ("gomaxprocs-work", UNKNOWN, [counting("host", throttled=2), fitting()], "Even with 2 threads"),
+    ("gomaxprocs-work", UNKNOWN, [counting("host", work=(0, 0, 0)), fitting(work=(0, 0, 0))], "too short"),
+    ("runtime-counts", FAILS, [fitting(), fitting(**JAVA)], "2 in Go, 1 in Java"),
+    ("runtime-counts", HOLDS, [fitting(**JAVA)], "1 in Java"),
+    ("runtime-counts", UNKNOWN, [fitting(runtime="Python")], "Neither Go nor Java"),
+    (
+        "percent-tells",
+        FAILS,
+        [counting("host", **JAVA), fitting((4, 3, 5), **JAVA, throttled=88)],
+        "90 % and 88 %",
+    ),
+    (
+        "percent-tells",
+        UNKNOWN,
+        [counting("host", **JAVA), fitting((4, 3, 5), **JAVA)],
+        "90 % and 0 %",
+    ),
+    (
+        "percent-tells",
+        HOLDS,
+        [counting("host", **JAVA), fitting((48, 45, 50), **JAVA, throttled=88)],
+        "90 % and 88 %",
+    ),
+    (
+        "percent-tells",
+        UNKNOWN,
+        [counting("host", **JAVA), fitting((34, 30, 44), **JAVA, throttled=88)],
+        "allow either",
+    ),
+    (
+        "percent-tells",
+        UNKNOWN,
+        [counting("host", **JAVA, throttled=1), fitting(**JAVA)],
+        "Even with 2 threads",
+    ),
     ("000-130", HOLDS, _neighbours((20, 18, 22)), "20 ms (interval 18 ms to 22 ms) where that has a tenth"),
     ("000-130", FAILS, _neighbours((50, 46, 60)), "40 ms (interval 35 ms to 45 ms) where it has as much"),
     ("000-130", UNKNOWN, _neighbours((38, 30, 42)), "overlap"),

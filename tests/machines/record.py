@@ -33,7 +33,7 @@ COPIED = """
 /sys/kernel/security/lockdown /sys/kernel/debug/sched/{features,preempt,*_ns,nr_migrate,tunable_scaling}
 /sys/kernel/mm/transparent_hugepage/enabled /sys/module/haltpoll/parameters/guest_halt_poll_ns
 /sys/module/kvm/parameters/halt_poll_ns /sys/fs/cgroup/cgroup.controllers
-/sys/fs/cgroup/cpu/cpu.{cfs_quota_us,cfs_period_us,rt_runtime_us}
+/sys/fs/cgroup/cpu/{cgroup.sane_behavior,cpu.cfs_quota_us,cpu.cfs_period_us,cpu.rt_runtime_us}
 """
 KEPT_STATUS = ("Uid", "CapEff", "Cpus_allowed_list", "NSpid")
 KEPT_CONFIG = (

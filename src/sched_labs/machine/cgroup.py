@@ -109,14 +109,15 @@ def task_group(found: Hierarchy | None) -> Fact:
 
     A thread's group is the nearest control group that has the cpu controller.  In the root group it is the
     session's autogroup, where the kernel makes those (task_wants_autogroup() in kernel/sched/autogroup.c).
-    The root of a v2 hierarchy has no such files; what a container sees as the root has them.
+    The root of a v2 hierarchy has no such files; what a container sees as the root has them.  On v1 every
+    group has them; the root alone cgroup.sane_behavior (CFTYPE_ONLY_ON_ROOT, kernel/cgroup/cgroup-v1.c).
     """
     key, source = "cgroup.task_group", "/proc/self/cgroup and /proc/self/autogroup"
     if found and not found.group:
         return Fact(key, None, "", source, "the group is outside of what this container sees")
     for folder in lineage(found) if found else []:
-        root = found and found.version == "v1" and folder == found.mount
-        if not root and any(files.read(f"{folder}/{name}") for name in ("cpu.weight", *WANTED["cpu"])):
+        root_of_v1 = files.read(f"{folder}/cgroup.sane_behavior") is not None
+        if not root_of_v1 and any(files.read(f"{folder}/{name}") for name in ("cpu.weight", *WANTED["cpu"])):
             return Fact(key, "its control group", "", source, folder)
     if files.read("/proc/sys/kernel/sched_autogroup_enabled") == "1":
         mark = (files.read("/proc/self/autogroup") or "").partition(" ")[0]

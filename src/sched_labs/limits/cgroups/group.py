@@ -123,6 +123,13 @@ class Group:
             return int(read(f"{self.path}/cpu.weight"))
         return round(int(read(f"{self.path}/cpu.shares")) * WEIGHT / SHARES)
 
+    def give_way(self) -> None:
+        """Let the group have only CPU time that others leave (cpu.idle, from 5.15; the same name on v1)."""
+        path = f"{self.path}/cpu.idle"
+        if not files.exists(path):
+            raise PlacementError(f"{path} is not there.", "It came with Linux 5.15.")
+        write(path, "1")
+
     def confine(self, cpus: Sequence[int]) -> None:
         """Let the group run on these CPUs only.  Raises PlacementError where it has no cpuset controller."""
         if not self.cpuset_path or not files.exists(f"{self.cpuset_path}/cpuset.cpus"):

@@ -1,0 +1,103 @@
+"""What people say about batch jobs beside services, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
+from sched_labs.claims.helpers import holds_or_fails, more_than, one_row, tail_ratio
+
+SLOWER = 1.25  # times, of p99: what two trials of one way may differ by
+
+
+def _row(table: pd.DataFrame, way: str) -> pd.Series:
+    return one_row(table, way, way=way)
+
+
+def _p99(row: pd.Series) -> str:
+    return f"{ns(row.p99_ns)} ({row.way})"
+
+
+def _harmed(table: pd.DataFrame) -> pd.Series:
+    """The row of a batch job that nothing is done to, which has to slow the service."""
+    beside = _row(table, "beside")
+    if tail_ratio(beside, _row(table, "alone"))[0] <= SLOWER:
+        raise CannotTell(f"The batch job did not slow the service here: p99 was {_p99(beside)}.")
+    return beside
+
+
+def _out_of_the_way(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of p99, by interval.  Control: the same batch job as an ordinary one.  Design: each in
+    a group of its own, as in two containers.  Opponent: between threads of one group it is true; that row is
+    beside it.
+    """
+    beside, idle = _harmed(table), _row(table, "SCHED_IDLE")
+    least, most = tail_ratio(beside, idle)
+    reason = f"p99 was {_p99(idle)} and {_p99(beside)}."
+    return holds_or_fails(least > SLOWER, most < SLOWER, reason, "The intervals allow either:")
+
+
+def _batch_gives_way(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of p99, by interval.  Control: the same batch job as an ordinary one.  Design: groups
+    of equal weight.  Opponent: a batch job that sleeps now and then, which SCHED_BATCH is for.
+    """
+    beside, batch = _harmed(table), _row(table, "SCHED_BATCH")
+    least, most = tail_ratio(beside, batch)
+    reason = f"p99 was {_p99(batch)} and {_p99(beside)}."
+    return holds_or_fails(least > SLOWER, most < SLOWER, reason, "The intervals allow either:")
+
+
+def _only_a_limit(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of p99, by interval, of the limited job and of one that gives way.  Control: a job
+    that nothing is done to.  Design: a limit of half of the CPUs.  Opponent: a smaller limit protects more,
+    and costs the job more.
+    """
+    _harmed(table)
+    limited, idle = _row(table, "quota"), _row(table, "cpu.idle")
+    least, most = tail_ratio(idle, limited)
+    reason = f"p99 was {_p99(limited)} and {_p99(idle)}."
+    return holds_or_fails(least > SLOWER, most < SLOWER, reason, "The intervals allow either:")
+
+
+def _gives_way_gets_less(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time of the batch job, by interval.  Control: the same job under a limit of half of the
+    CPUs.  Design: the service leaves most of them idle.  Opponent: beside a service that needs all of them, a
+    job that gives way starves.
+    """
+    limited, idle = _row(table, "quota"), _row(table, "cpu.idle")
+    reason = (
+        f"{limited.batch_percent:.0f} % of a CPU under the limit, {idle.batch_percent:.0f} % in a cpu.idle "
+        "group."
+    )
+    one, other = ((row.batch_lo_percent, row.batch_hi_percent) for row in (limited, idle))
+    return more_than(one, other, reason)
+
+
+def _own_cpu_is_enough(table: pd.DataFrame) -> Verdict:
+    """Statistic: throttled periods of the service.  Control: the same CPU without a quota, for its p99.
+    Design: one CPU and a quota of one CPU.  Opponent: a service that needs all of its CPU may be throttled
+    for a tick.
+    """
+    limited, free = _row(table, "apart, quota"), _row(table, "apart")
+    reason = (
+        f"{limited.service_throttled_percent:.0f} % of its periods were throttled; p99 was {_p99(limited)} "
+        f"and {_p99(free)}."
+    )
+    return yes(limited.service_throttled_percent == 0, reason)
+
+
+BATCH = "colocation.batch"
+CLAIMS = [
+    Claim("idle-out-of-the-way", "A batch job under SCHED_IDLE is less in the way of a service in another "
+          "container.", "a common belief", BATCH, _out_of_the_way),
+    Claim("batch-gives-way", "SCHED_BATCH makes a batch job give way to others.", "a common belief", BATCH,
+          _batch_gives_way),
+    Claim("only-a-limit", "Nothing protects a service from a batch job as a CPU limit on the job does.",
+          "a common belief", BATCH, _only_a_limit),
+    Claim("gives-way-gets-less", "A batch job that gives way gets less CPU time than one with a limit, "
+          "even where the service leaves most of the CPUs idle.",
+          "a common belief", BATCH, _gives_way_gets_less),
+    Claim("own-cpu-quota", "On a CPU of its own a service that leaves much of it idle is not throttled by a "
+          "quota of one CPU.",
+          "a common belief", BATCH, _own_cpu_is_enough),
+]  # fmt: skip

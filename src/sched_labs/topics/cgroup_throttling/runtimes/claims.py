@@ -1,0 +1,118 @@
+"""What people say about runtimes that count CPUs, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
+from sched_labs.claims.helpers import holds_or_fails, one_row, tail_ratio
+
+RARE = 5  # percent of the periods: fewer are throttled now and then by chance
+SLOWER = 1.25  # times, of p99: more than one period more or less in a short run
+APART = 20  # percentage points of throttled periods: a few periods of a short run
+UBER = "the README of uber-go/automaxprocs, about a load balancer with a quota of two CPUs"
+
+
+def _pair(table: pd.DataFrame, runtime: str) -> tuple[pd.Series, pd.Series]:
+    """The rows with the host's count and with the quota's."""
+    host = one_row(table, f"{runtime} with the host's CPUs", runtime=runtime, setting="host")
+    return host, one_row(table, f"{runtime} with the quota's CPUs", runtime=runtime, setting="quota")
+
+
+def _limited(host: pd.Series) -> None:
+    if host.throttled_percent < RARE:
+        raise CannotTell(
+            f"Even with {host.threads} threads {host.throttled_percent:.0f} % of the periods were throttled: "
+            "other programs left it less than its quota."
+        )
+
+
+def _never_throttled(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of throttled periods.  Control: the host's count, which has to be throttled.  Design:
+    all goroutines together want more than the quota.  Opponent: a runtime's own threads, which GOMAXPROCS
+    does not bound, may run beside them.
+    """
+    host, fitting = _pair(table, "Go")
+    _limited(host)
+    reason = (
+        f"{fitting.throttled_percent:.0f} % of the periods were throttled with GOMAXPROCS={fitting.threads}, "
+        f"{host.throttled_percent:.0f} % with {host.threads}."
+    )
+    share = fitting.throttled_percent
+    return holds_or_fails(share < RARE, share > APART, reason, "A few periods may be chance:")
+
+
+def _tail(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of p99, by interval.  Control: the same program with the quota's count.  Design:
+    requests that are due whether or not the last is done.  Opponent: with fewer processors requests wait in
+    Go's own queue, which no counter of the kernel shows.
+    """
+    host, fitting = _pair(table, "Go")
+    _limited(host)
+    least, most = tail_ratio(host, fitting)
+    reason = (
+        f"p99 {ns(host.p99_ns)} with GOMAXPROCS={host.threads}, {ns(fitting.p99_ns)} with {fitting.threads}."
+    )
+    return holds_or_fails(least > SLOWER, most < SLOWER, reason, "The intervals allow either:")
+
+
+def _less_work(table: pd.DataFrame) -> Verdict:
+    """Statistic: ratio of the work done, by interval.  Control: the quota's count.  Design: the work is never
+    short.  Opponent: work that shares data loses more with more threads than a loop that shares none.
+    """
+    host, fitting = _pair(table, "Go")
+    _limited(host)
+    if not fitting.background_lo_percent:
+        raise CannotTell("In some start no work was done in the background: it was too short.")
+    least = host.background_lo_percent / fitting.background_hi_percent
+    most = host.background_hi_percent / fitting.background_lo_percent
+    reason = (
+        f"{host.background_percent:.0f} % of a CPU's work with GOMAXPROCS={host.threads}, "
+        f"{fitting.background_percent:.0f} % with {fitting.threads}."
+    )
+    return holds_or_fails(most < 0.95, least > 0.95, reason, "The intervals allow either:")
+
+
+def _counts_the_quota(table: pd.DataFrame) -> Verdict:
+    """Statistic: how many threads Go and Java start by themselves.  Control: the quota in CPUs, rounded up.
+    Design: each is started inside its group.  Opponent: the version; the table of counts has it.
+    """
+    found = table[table.runtime.isin(["Go", "Java"]) & (table.setting == "quota")]
+    if found.empty:
+        raise CannotTell("Neither Go nor Java is installed here.")
+    said = ", ".join(f"{row.own_threads} in {row.runtime}" for row in found.itertuples())
+    reason = f"threads for a quota of {found.threads.iloc[0]} CPU(s): {said}."
+    return yes(bool((found.own_threads <= found.threads).all()), reason)
+
+
+def _percent_tells(table: pd.DataFrame) -> Verdict:
+    """Statistic: throttled periods and p99, the latter by interval.  Control: one program, one quota, only
+    the number of threads differs.  Design: Java, whose requests have a thread of their own.  Opponent:
+    another pair of services may agree; one that does not is enough against it.
+    """
+    host, fitting = _pair(table, "Java")
+    _limited(host)
+    apart = abs(host.throttled_percent - fitting.throttled_percent)
+    least, most = tail_ratio(host, fitting)
+    reason = (
+        f"{host.throttled_percent:.0f} % and {fitting.throttled_percent:.0f} % of the periods were "
+        f"throttled; p99 was {ns(host.p99_ns)} and {ns(fitting.p99_ns)}."
+    )
+    if apart > APART:
+        raise CannotTell(f"These two differ: {reason}")
+    alike = least > 1 / SLOWER and most < SLOWER
+    return holds_or_fails(alike, least > 2, reason, "The intervals allow either:")
+
+
+QUOTA = "runtimes.quota"
+CLAIMS = [
+    Claim("gomaxprocs-throttled", "A Go program whose GOMAXPROCS is its quota is not throttled.", UBER, QUOTA,
+          _never_throttled),
+    Claim("gomaxprocs-tail", "GOMAXPROCS above the quota makes the slowest requests slower.", UBER, QUOTA,
+          _tail),
+    Claim("gomaxprocs-work", "GOMAXPROCS above the quota gets less work done.", UBER, QUOTA, _less_work),
+    Claim("runtime-counts", "Go and Java start no more threads than the quota has CPUs.", "a common belief",
+          QUOTA, _counts_the_quota),
+    Claim("percent-tells", "Two services whose limits throttle about as many of their periods are slowed "
+          "about as much.", "a common reading of dashboards", QUOTA, _percent_tells),
+]  # fmt: skip

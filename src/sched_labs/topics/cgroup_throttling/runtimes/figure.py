@@ -1,0 +1,74 @@
+"""The same program under the same quota, by how many CPUs its runtime counts."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.draw import axes, style
+from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, each
+from sched_labs.draw.panels import SHARE, TIME, Panel, dot_figure
+
+KIND = "runtimes.quota"
+PANELS = (
+    Panel("The slowest hundredth takes longer (p99)", "p99_ns", TIME, "p99_lo_ns", "p99_hi_ns"),
+    Panel("Throttled periods, of all periods", "throttled_share", SHARE),
+    Panel("Background work, of the quota", "background_share", SHARE, "background_lo_share",
+          "background_hi_share"),
+)  # fmt: skip
+_FOR = {"host": "a CPU each", "quota": "the quota's"}
+_PERCENTS = ("throttled", "background", "background_lo", "background_hi")
+
+
+def frame(result: Drawable) -> pd.DataFrame:
+    """What the figure shows, one row per runtime and setting.
+
+    - program: both in words, with the number of threads
+    - runtime, setting, threads, p99_ns, p99_lo_ns, p99_hi_ns: as in the summary
+    - throttled_share: of the periods
+    - background_share, background_lo_share, background_hi_share: work, of the CPU time that the quota allows
+
+    Raises ResultError when nothing was measured.
+    """
+    needed = ("runtime", "setting", "threads", "p99_ns", "p99_lo_ns", "p99_hi_ns")
+    percents = [f"{name}_percent" for name in _PERCENTS]
+    table = columns(result.summary(), (*needed, *percents), "The summary of these runtimes")
+    worth = result.parameters["quota_us"] / result.parameters["period_us"]
+    shares = {
+        f"{name}_share": table[f"{name}_percent"] / 100 / (1 if name == "throttled" else worth)
+        for name in _PERCENTS
+    }
+    words = [f"{row.runtime}, {_threads(row.threads)}: {_FOR[row.setting]}" for row in each(table)]
+    return table.drop(columns=percents).assign(program=words, **shares)
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"
+
+
+@draws(KIND)
+def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
+    """Draw p99, throttled periods and the work done, a row per runtime and number of threads."""
+    table = frame(result)
+    colours = {"host": style.THROTTLED, "quota": style.OWN}
+    return dot_figure(
+        table,
+        PANELS,
+        key="program",
+        names={},
+        roles=dict(zip(table.program, table.setting.map(colours), strict=True)),
+        pale=frame,
+        recorded=recorded,
+        predictions=predictions,
+        caption=_caption(table),
+        title="A program under a quota, by how many CPUs its runtime counts",
+        alt="Dot plots.",
+    )
+
+
+def _caption(table: pd.DataFrame) -> str:
+    said = [
+        f"{row.runtime} with {_threads(row.threads)}: {axes.time_text(row.p99_ns, 2)}, and "
+        f"{axes.number_text(100 * row.throttled_share, 2)} % of the periods throttled"
+        for row in each(table)
+    ]
+    return f"What one request in a hundred takes or more. {'; '.join(said)}."

@@ -1,0 +1,101 @@
+"""A runtime's threads under a quota, and a batch job beside a service: relations and counts, never times."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from sched_labs import machine
+from sched_labs.core.errors import PlacementError, ResultError
+from sched_labs.core.result import Result, recorded
+from sched_labs.limits import cgroups
+from sched_labs.run import languages
+from sched_labs.topics.cgroup_throttling.colocation import experiment as colocation
+from sched_labs.topics.cgroup_throttling.runtimes import experiment as runtimes
+from sched_labs.topics.cgroup_throttling.service import dashboard
+
+pytestmark = pytest.mark.usefixtures("own_lock")
+
+
+def test_every_program_starts_as_many_threads_as_it_is_told(tiny: Callable[[str], Result]) -> None:
+    run = tiny("runtimes.quota")
+    blocks, counts = run.tables["blocks"], run.tables["counts"]
+    host = len(machine.survey().cpus_allowed)
+    assert (blocks[blocks.setting == "host"].threads == host).all()
+    assert (blocks[blocks.setting == "quota"].threads == 1).all()
+    assert (run.data.groupby(["runtime", "setting", "trial"]).size() == 200 // 5).all()
+    assert (run.data.latency_ns > 0).all() and (blocks.background_ns > 0).all()
+    assert (blocks.throttled_periods <= blocks.periods).all()
+    # Python's is the machine's, whatever this process may use; no other counts more than it may use.
+    assert (counts[counts.runtime != "Python"].cpus <= host).all() and (counts.cpus >= 1).all()
+    own = set(re.findall(r"\b[a-z_0-9]+\b", runtimes.summarise.__doc__ or ""))
+    assert set(run.summary().columns) <= own
+    assert not [folder for folder, _ in cgroups.left_behind() if folder.endswith("-runtime")]
+
+
+def test_a_language_that_is_not_installed_is_left_out_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(languages, "missing", lambda *programs: programs[0] if programs else None)
+    run = runtimes.quota(profile="tiny", save=False, progress=False)
+    assert set(run.data.runtime) == {"Python"}
+    said = [note.text for note in run.notes if note.level == "missing"]
+    assert said == [f"{name} was not measured: {name.lower()} is not installed." for name in ("Go", "Java")]
+    assert "Python with 1 thread" in run.plot().caption
+
+
+def test_a_quota_of_every_cpu_is_no_limit() -> None:
+    with pytest.raises(PlacementError, match="is no limit here") as caught:
+        runtimes.quota(quota_us=1_000_000_000, profile="tiny", save=False, progress=False)
+    assert caught.value.lacking
+
+
+def test_the_program_enters_its_group_before_it_starts() -> None:
+    """A runtime looks at its group once, at its start."""
+    with cgroups.group("enter") as group:
+        asks = (
+            "n = open('/proc/self/cgroup').read().count('-enter'); input(); print(f'at n={n}'); print('done')"
+        )
+        command = [*runtimes._ENTER, group.path, sys.executable, "-c", asks]
+        assert languages.run(command, deadline_s=20)[0]["n"] == 1
+
+
+def test_a_batch_job_has_cpu_time_but_where_there_is_none(tiny: Callable[[str], Result]) -> None:
+    run = tiny("colocation.batch")
+    table = run.summary().set_index("way")
+    assert table.batch_percent["alone"] == 0 and (table.drop("alone").batch_percent > 0).all()
+    limited = table[table.service_throttled_percent.notna()]
+    assert list(limited.index) in ([], ["apart, quota"])  # none on one CPU
+    assert table.index[table.batch_throttled_percent.notna()].tolist() == ["quota"]
+    assert (run.data.groupby(["neighbour", "trial"]).size() == 80).all()
+    own = set(re.findall(r"\b[a-z_0-9]+\b", colocation.summarise.__doc__ or ""))
+    assert set(run.summary().columns) <= own
+
+
+def test_a_way_that_this_kernel_has_not_is_left_out_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(group: cgroups.Group) -> None:
+        raise PlacementError("cpu.idle is not there.")
+
+    monkeypatch.setattr(cgroups.Group, "give_way", refuse)
+    run = colocation.batch(ways=["alone", "cpu.idle"], profile="tiny", save=False, progress=False)
+    assert set(run.data.neighbour) == set(run.tables["batches"].neighbour) == {"alone"}
+    assert [note.text for note in run.notes if note.level == "missing"] == [
+        "cpu.idle was left out: cpu.idle is not there."
+    ]
+
+
+def test_a_dashboard_shows_what_the_kernel_counted() -> None:
+    run = recorded("service.latency")
+    assert run
+    table = dashboard.counters(run)
+    blocks = run.tables["blocks"]
+    own = blocks[blocks.limit.str.startswith("quota") & (blocks.neighbour == "idle")]
+    assert table.throttled_s.sum() == pytest.approx(own.throttled_ns.sum() / 1e9)
+    assert (table.throttled_periods / table.periods).tolist() == pytest.approx(table.throttled_periods_share)
+    assert set(table.columns) <= set(re.findall(r"\b[a-z_0-9]+\b", dashboard.counters.__doc__ or ""))
+    figure = dashboard.dashboard(run)
+    assert "Under quota, demand 80 %" in figure.caption and "nan" not in figure.alt
+    run.data = run.data[run.data.limit == "none"]
+    with pytest.raises(ResultError, match="No limit was set"):
+        dashboard.counters(run)
