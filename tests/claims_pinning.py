@@ -167,4 +167,67 @@ RESIDENT_CASES: list[Case] = [
     ("000-078", UNKNOWN, [resident(0)], "was not booted"),
     ("000-078", UNKNOWN, [resident(5, "softirq", tick_free=True)], "none is told"),
 ]  # fmt: skip
-CASES = MOVE_CASES + TURN_CASES + PAIR_CASES + NODE_CASES + RESIDENT_CASES
+
+
+def crowd(
+    situation: str, first_ms: float = 60, spread_ms: float = 80, half: float = 0.1, **also: float
+) -> Row:
+    """One row of `balance.spread`, with intervals of so large a part of each time around it."""
+    row: Row = {
+        "situation": situation,
+        "hogs": 8,
+        "cpus": 2,
+        "trials": 6,
+        "moves_per_s": 10.0,
+        "others_percent": 2.0,
+    }
+    for stem, value in (("first", 1e6 * first_ms), ("spread", 1e6 * spread_ms)):
+        row |= {f"{stem}_ns": value, f"{stem}_lo_ns": value * (1 - half), f"{stem}_hi_ns": value * (1 + half)}
+    return row | {"stayed_percent": 0.0, "crowded_percent": 0.0} | also
+
+
+def odd(short_lead: float, lead: float, half: float = 3) -> Row:
+    """The row of one hog too many, with its leads in percent."""
+    row = crowd("odd")
+    for stem, value in (("short_lead", short_lead), ("lead", lead)):
+        for end, number in zip(("", "_lo", "_hi"), (value, value - half, value + half), strict=True):
+            row[f"{stem}{end}_percent"] = number
+    return row
+
+
+CROWD_CASES: list[Case] = [
+    ("balance-at-once", HOLDS, [crowd("short", 0.1)], "after 100 µs (interval 90 µs to 110 µs)."),
+    ("balance-at-once", FAILS, [crowd("short")], "on another CPU after 60 ms"),
+    ("balance-at-once", FAILS, [crowd("short", 300, stayed_percent=100)], "in 100 % of the starts not"),
+    ("balance-at-once", UNKNOWN, [crowd("short", 1)], "spans 1 ms"),
+    ("balance-at-once", UNKNOWN, [crowd("short", trials=1)], "One trial"),
+    ("balance-at-once", UNKNOWN, [crowd("short", others_percent=40)], "Other programs had"),
+    ("balance-going-idle", HOLDS, [crowd("goes idle", 0.2)], "after 200 µs"),
+    ("balance-going-idle", FAILS, [crowd("goes idle", 9)], "after 9 ms"),
+    ("balance-going-idle", UNKNOWN, [crowd("goes idle", 1)], "spans 1 ms"),
+    ("balance-forgets", HOLDS, [crowd("short", 40), crowd("long", 42)], "after 42 ms"),
+    ("balance-forgets", FAILS, [crowd("short", 40), crowd("long", 300)], "after 300 ms"),
+    ("balance-forgets", UNKNOWN, [crowd("short"), crowd("long", stayed_percent=20)], "allow either"),
+    ("balance-forgets", UNKNOWN, [crowd("short", 40), crowd("long", 60, half=0.5)], "allow either"),
+    ("balance-forgets", FAILS, [crowd("short", 1.05, half=0.05), crowd("long", 1.7)], "after 1.7 ms"),
+    ("balance-naps", HOLDS, [crowd("naps", 1, 3, cpus=8)], "spread 3 ms after"),
+    ("balance-naps", FAILS, [crowd("naps", 1, 200, crowded_percent=40, cpus=8)], "in 40 % of the starts"),
+    ("balance-naps", UNKNOWN, [crowd("naps", 1, 10, cpus=8)], "spans 10 ms"),
+    ("balance-naps", UNKNOWN, [crowd("naps", 1, 3)], "8 hogs on 2 CPUs"),
+    ("balance-equal", HOLDS, [odd(5, 5)], "ahead by 5 % of what"),
+    ("balance-equal", FAILS, [odd(60, 5)], "ahead by 60 %"),
+    ("balance-equal", UNKNOWN, [odd(11, 5)], "spans 10 %"),
+    ("balance-winner", HOLDS, [odd(100, 95)], "ahead by 95 %"),
+    ("balance-winner", FAILS, [odd(60, 10)], "gives (interval 7 to 13)"),
+    ("balance-winner", UNKNOWN, [odd(60, 49)], "spans 50"),
+    ("balance-isolated", HOLDS, [crowd("short"), crowd("isolated")], "in 0 % of 6 starts no hog left"),
+    (
+        "balance-isolated",
+        FAILS,
+        [crowd("short"), crowd("isolated", 300, stayed_percent=100, crowded_percent=100)],
+        "in 100 % of 6 starts",
+    ),
+    ("balance-isolated", UNKNOWN, [crowd("short"), crowd("isolated", crowded_percent=100)], "differs"),
+    ("balance-isolated", UNKNOWN, [crowd("short", stayed_percent=50), crowd("isolated")], "Outside"),
+]  # fmt: skip
+CASES = MOVE_CASES + TURN_CASES + PAIR_CASES + NODE_CASES + RESIDENT_CASES + CROWD_CASES

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
-from sched_labs.draw.base import each
 
 MOVES = "migration.cost"
 # Resuming elsewhere over resuming at home, as the course says; for the distances that a machine has.
@@ -57,7 +56,9 @@ def _ratios(table: pd.DataFrame) -> Verdict:
         own = rows[rows.distance == far].sort_values("resume_ratio").iloc[[0, -1]]
         parts.append(
             f"{FEW[far]}, said {SAID[far]:.0f}: "
-            + " and ".join(f"{r.resume_ratio:.3g} with {size(r.working_set_bytes)}" for r in each(own))
+            + " and ".join(
+                f"{r.resume_ratio:.3g} with {size(r.working_set_bytes)}" for r in own.itertuples(index=False)
+            )
         )
     reason = f"to {'; '.join(parts)}."
     inside = (rows.resume_lo_ratio >= said / 2) & (rows.resume_hi_ratio <= 2 * said)

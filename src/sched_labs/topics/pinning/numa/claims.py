@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict, size
-from sched_labs.draw.base import each
 
 NODES = "numa.chase"
 
@@ -19,8 +18,8 @@ def _remote(table: pd.DataFrame) -> pd.DataFrame:
 
 def _slower(rows: pd.DataFrame) -> str:
     return "a load from another node takes " + ", ".join(
-        f"{row.slowdown_ratio:.2f} times as long with {size(row.working_set_bytes)}"
-        for row in each(rows.drop_duplicates("working_set_bytes"))
+        f"{row.slowdown_ratio:.2f} times as long with {size(float(row.working_set_bytes))}"
+        for _, row in rows.drop_duplicates("working_set_bytes").iterrows()
     )
 
 

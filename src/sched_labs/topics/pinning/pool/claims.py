@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import holds_or_fails
-from sched_labs.draw.axes import number_text
+from sched_labs.core.words import number_text
 
 KIND = "pool.pinned"
 INTRUDERS = ("none", "short", "long")

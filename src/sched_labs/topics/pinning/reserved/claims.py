@@ -14,8 +14,7 @@ from sched_labs.claims.base import (
     Claim,
     Verdict,
 )
-from sched_labs.draw.axes import number_text
-from sched_labs.draw.base import each
+from sched_labs.core.words import number_text
 
 RESIDENTS = "reserved.residents"
 
@@ -38,7 +37,9 @@ def _housekeeping_stays(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This machine does not tell what interrupts a CPU.")
     reason = (
         f"with {'an isolated partition' if name == 'partition' else 'a cpuset'} of its own the CPU still had "
-        + ", ".join(f"{number_text(row.per_s)} {row.name}" for row in each(kernel.head(3)))
+        + ", ".join(
+            f"{number_text(per_s)} {name}" for per_s, name in kernel[["per_s", "name"]].head(3).to_numpy()
+        )
         + " in a second."
     )
     if (kernel.per_lo_s > 0).any():
@@ -56,7 +57,10 @@ def _no_ticks_no_calls(table: pd.DataFrame) -> Verdict:
     rows = rows[rows.condition == table.condition.iloc[-1]]
     if rows.empty:
         raise CannotTell("No timer interrupt and no call from another CPU was seen, or none is told here.")
-    reason = ", ".join(f"{number_text(row.per_s)} {row.name}" for row in each(rows)) + " in a second."
+    reason = (
+        ", ".join(f"{number_text(per_s)} {name}" for per_s, name in rows[["per_s", "name"]].to_numpy())
+        + " in a second."
+    )
     if (rows.per_lo_s > 0.5).any():
         return Verdict(FAILS, reason)
     return Verdict(HOLDS if (rows.per_hi_s < 0.5).all() else UNKNOWN, reason)

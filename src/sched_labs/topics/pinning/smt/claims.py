@@ -6,8 +6,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, SWITCH_LIST, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict
 from sched_labs.claims.helpers import holds_or_fails, some
-from sched_labs.draw.axes import number_text
-from sched_labs.draw.base import each
+from sched_labs.core.words import number_text
 
 PAIRS = "smt.sharing"
 
@@ -21,7 +20,8 @@ def _siblings(table: pd.DataFrame) -> pd.DataFrame:
 
 def _speeds(rows: pd.DataFrame) -> str:
     said = ", ".join(
-        f"{row.speed_share:.0%} ({row.work} in {row.pair.replace('_', ' and ')})" for row in each(rows)
+        f"{row.speed_share:.0%} ({row.work} in {row.pair.replace('_', ' and ')})"
+        for _, row in rows.iterrows()
     )
     return f"of its speed alone a thread keeps {said} beside one on the same core."
 
