@@ -15,22 +15,24 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from kernels import deterministic
 
 from sched_labs import kernels
 from sched_labs.core.errors import ParameterError, WorkloadError
 from sched_labs.core.registry import find
-from sched_labs.kernels import snapshots
+from sched_labs.kernels import gallery, snapshots
 from sched_labs.kernels.errors import GuestError, JobError, KernelError, PackageError, QemuError
 from sched_labs.machine.bpf import bcc_module
+from sched_labs.topics.other_kernels.eevdf.experiment import NOTHING, SITUATIONS
 
 CFS, EEVDF = "6.1", "6.12"
 BOTH = pytest.mark.parametrize("name", [CFS, EEVDF])
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _can_boot() -> None:
+def _can_boot(own_lock: None) -> None:
     try:
         for name in (CFS, EEVDF):
             kernels.get(name)
@@ -119,6 +121,25 @@ def test_a_deterministic_run_is_the_same_to_the_byte_whenever_its_guest_was_boot
     if why := deterministic.difference(first):
         pytest.skip(f"repeated and plausible, but not compared with the recorded run: {why}")
     assert deterministic.values(first) == deterministic.recorded(name)["value"]  # type: ignore[index]
+
+
+def test_a_feature_that_is_turned_off_shows_and_the_run_repeats_to_the_digit() -> None:
+    def run() -> dict[str, Any]:
+        given = {"off": ["PLACE_LAG", "PLACE_NOTHING"], "phases": 6}
+        value: dict[str, Any] = kernels.run(
+            EEVDF, gallery.PIECES_JOB, given, timing="deterministic", native=["phase"]
+        ).value
+        return value
+
+    first = run()
+    assert first["without"] == ["PLACE_NOTHING"]
+    late = pd.DataFrame(first["wakes"]).groupby(["off", "situation"]).late_ns
+    assert (late.size() == 6).all() and set(late.groups) == {
+        (off, name) for off in (NOTHING, "PLACE_LAG") for name in SITUATIONS
+    }
+    # What the sleeper was owed is forgotten without it.  The median: a thread of the kernel's may end a turn.
+    assert late.median()["PLACE_LAG", "owed"] > 10 * late.median()[NOTHING, "owed"]
+    assert run() == first
 
 
 def test_a_guest_that_has_booted_once_is_not_booted_again() -> None:

@@ -31,6 +31,7 @@ def test_formula_and_model_agree_with_v2_in_virtual_time() -> None:
     throttling.check_virtual(found)
 
 
+@pytest.mark.usefixtures("own_lock")
 def test_the_probe_and_cpu_stat_agree_and_partitions_are_made_on_a_new_kernel() -> None:
     throttling.check_counts("7.2", booted("7.2", "vm", throttling.TIMELINE))
 

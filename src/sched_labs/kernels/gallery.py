@@ -5,6 +5,7 @@
     gallery.tunables()        # what each kernel calls its knobs, and their values
     gallery.throttling()      # a CPU quota on each kernel; gallery.limited() has its sleepers
     gallery.yields()          # two threads that yield to each other, on each kernel
+    gallery.pieces()          # waking in the middle of a turn, with features of EEVDF off one at a time
     gallery.long_calls()      # a real-time thread against long system calls, by preemption model
 
 Every recording is deterministic: virtual time, one CPU, no machine's microseconds.
@@ -26,7 +27,7 @@ import pandas as pd
 
 from ..core.errors import ResultError
 from ..core.progress import Progress
-from ..core.result import Result, from_json
+from ..core.result import Note, Result, from_json
 from ..core.store import write_text
 from ..topics.other_kernels.sleeper.experiment import WAITED_NS
 
@@ -55,6 +56,11 @@ JOBS = [
 # Kernels, and the feature of their scheduler that is turned on and off.
 SWITCHED = tuple((kernel, prefix + "HRTICK") for kernel in ("6.12", "6.18", "7.2") for prefix in ("", "NO_"))
 SWITCHED_JOB = "sched_labs.kernels.jobs.features:switched"
+# Kernels with EEVDF, and the features of theirs that are turned off one at a time.
+PIECES_KERNELS = ("6.12", "6.18", "7.2")
+PIECES = ("HRTICK", "RUN_TO_PARITY", "PREEMPT_SHORT", "DELAY_DEQUEUE", "DELAY_ZERO", "PLACE_LAG")
+PIECES_JOB = "sched_labs.kernels.jobs.pieces:pieces"
+PIECES_GIVEN = {"turn_us": 6000, "short_us": 1500, "phases": 12, "trials": 5}
 
 
 def _folder() -> Path:
@@ -251,6 +257,38 @@ def switched() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def pieces() -> list[Result]:
+    """Waking in the middle of somebody's turn: a Result of eevdf.phases for each kernel with EEVDF.
+
+    data: as the experiment's; off is the feature that was turned off, and HRTICK is on in all other rows.
+    A feature that a kernel does not have is in a note of level "missing".
+    """
+    told = {answer["kernel"]: answer["value"]["facts"] for answer in answers("survey")}
+    results = []
+    for kernel in PIECES_KERNELS:
+        path = _folder() / _name("pieces", kernel, "")
+        if not path.exists():
+            continue
+        answer = json.loads(path.read_text(encoding="utf-8"))
+        facts, without = told[kernel], answer["value"]["without"]
+        results.append(
+            Result(
+                kind="eevdf.phases",
+                data=pd.DataFrame(answer["value"]["wakes"]),
+                machine={
+                    "kernel": facts["kernel.release"]["value"],
+                    "scheduler": facts["kernel.scheduler"]["value"],
+                    "kernel_package": answer["key"]["kernel"],
+                    "emulator": f"QEMU {answer['key']['qemu']}",
+                },
+                parameters={"kernel": kernel, **PIECES_GIVEN},
+                notes=[Note("missing", f"Linux {kernel} has no {name}.") for name in without],
+                timing="deterministic",
+            )
+        )
+    return results
+
+
 def yields() -> pd.DataFrame:
     """Two threads on one CPU that do nothing but yield, a row per kernel.
 
@@ -311,6 +349,8 @@ def record(what: Collection[str] = WHAT, *, again: bool = False) -> None:
     for kernel, feature in SWITCHED:
         path = _folder() / _name("switched", kernel, feature)
         made.append(("jobs", path, partial(record_switched, kernel=kernel, feature=feature)))
+    for kernel in PIECES_KERNELS:
+        made.append(("jobs", _folder() / _name("pieces", kernel, ""), partial(record_pieces, kernel=kernel)))
     for kernel in GALLERY:
         path = _folder() / f"{EXPERIMENT}-{kernel}.json"
         made.append(("sleepers", path, partial(record_sleeper, kernel=kernel)))
@@ -342,6 +382,18 @@ def record_switched(path: Path, kernel: str, feature: str) -> None:
         f"kernels.run({kernel!r}, {SWITCHED_JOB!r}, {given!r}, timing='deterministic', native=['sleeper'])"
     )
     _keep(path, answer, {"job": "switched", "feature": feature, "command": command})
+
+
+def record_pieces(path: Path, kernel: str) -> None:
+    """The job's answer with one feature after the other turned off."""
+    from .. import kernels
+
+    given = {"off": list(PIECES), **PIECES_GIVEN}
+    options: dict[str, Any] = {"timing": "deterministic", "native": ["phase"], "deadline_s": 900}
+    answer = kernels.run(kernel, PIECES_JOB, given, **options)
+    options_text = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    command = f"kernels.run({kernel!r}, {PIECES_JOB!r}, {given!r}, {options_text})"
+    _keep(path, answer, {"job": "pieces", "command": command})
 
 
 def _keep(path: Path, answer: Answer, about: dict[str, str]) -> None:

@@ -1,0 +1,111 @@
+"""What people say about who may interrupt whom under EEVDF, judged on a run."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from sched_labs.claims.base import HOLDS, CannotTell, Claim, Verdict
+from sched_labs.claims.helpers import above, holds_or_fails, more_than, one_row, within
+from sched_labs.topics.other_kernels.eevdf.experiment import NOTHING
+
+AT_ONCE_PERCENT = 50  # of the moments of a turn: most of them, or few
+
+
+def _row(table: pd.DataFrame, situation: str, off: str = NOTHING) -> pd.Series:
+    what = f"a kernel without {off}" if off != NOTHING else f"the situation {situation}"
+    row = one_row(table, what, off=off, situation=situation)
+    if not math.isfinite(row.waited_hi_percent):
+        raise CannotTell("One trial says nothing about how trials vary.")
+    return row
+
+
+def _at_once(row: pd.Series) -> tuple[float, float]:
+    return row.at_once_lo_percent, row.at_once_hi_percent
+
+
+def _waited(row: pd.Series) -> tuple[float, float]:
+    return row.waited_lo_percent, row.waited_hi_percent
+
+
+def _whoever_wakes(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of wake-ups that came at once, by interval.  Control: equal slices, nothing owed.
+    Design: a shorter slice, and CPU time that is owed.  Opponent: an interrupt, or another program, ends a
+    turn, too, and that is in all three alike.
+    """
+    rows = {name: _row(table, name) for name in ("equal", "short", "owed")}
+    ends = [_at_once(row) for row in rows.values()]
+    reason = (
+        f"{rows['short'].at_once_percent:.0f} % of the wake-ups with a shorter slice came at once, "
+        f"{rows['owed'].at_once_percent:.0f} % of those that were owed CPU time, "
+        f"{rows['equal'].at_once_percent:.0f} % of the others."
+    )
+    kept = all(high < AT_ONCE_PERCENT for _, high in ends)
+    broken = any(low > AT_ONCE_PERCENT for low, _ in ends)
+    return holds_or_fails(kept, broken, reason, "The intervals allow either:")
+
+
+def _rest_of_the_turn(table: pd.DataFrame) -> Verdict:
+    """Statistic: the wait over what was left of the turn, median by interval.  Control: the slice that was
+    set.  Design: every moment of the turn.  Opponent: where slices end at a tick only, a turn is longer.
+    """
+    row = _row(table, "equal")
+    reason = (
+        f"half of the wake-ups waited {row.rest_ratio:.2f} times what was left of the slice, or longer. "
+        "Without HRTICK a slice ends at the tick after it."
+    )
+    return within(row.rest_lo_ratio, row.rest_hi_ratio, 0.8, 1.25, reason)
+
+
+def _short_comes_first(table: pd.DataFrame) -> Verdict:
+    """Statistic: share of wake-ups that came at once, by interval.  Control: the same with equal slices.
+    Design: two threads, one of which computes.  Opponent: a kernel that lets anybody in at once would show
+    the same, so equal slices have to wait.
+    """
+    row, control = _row(table, "short"), _row(table, "equal")
+    if control.at_once_hi_percent > AT_ONCE_PERCENT:
+        raise CannotTell(f"With equal slices {control.at_once_percent:.0f} % came at once, too.")
+    reason = f"{row.at_once_percent:.0f} % came at once, {control.at_once_percent:.0f} % with equal slices."
+    return above(*_at_once(row), AT_ONCE_PERCENT, reason)
+
+
+def _sleep_forgets(table: pd.DataFrame) -> Verdict:
+    """Statistic: the average wait, by interval.  Control: the same slices and a thread that is owed nothing.
+    Design: it sleeps before it has had what it was owed.  Opponent: who slept for very long is owed less,
+    which these moments do not show.
+    """
+    row, control = _row(table, "owed"), _row(table, "equal")
+    reason = (
+        f"a thread that was owed CPU time waited {row.waited_percent:.0f} % of a turn, one that was not "
+        f"{control.waited_percent:.0f} %."
+    )
+    (low, high), (least, most) = _waited(row), _waited(control)
+    return holds_or_fails(low > 0.5 * most, high < 0.5 * least, reason, "The intervals allow either:")
+
+
+def _delaying_is_bookkeeping(table: pd.DataFrame) -> Verdict:
+    """Statistic: the average wait with a shorter slice, by interval.  Control: the feature on.  Design: one
+    feature off, all others alike.  Opponent: at other slices or loads it may be otherwise.
+    """
+    off, on = _row(table, "short", "DELAY_DEQUEUE"), _row(table, "short")
+    reason = f"{off.waited_percent:.0f} % of a turn without it, {on.waited_percent:.0f} % with it."
+    longer = more_than(_waited(off), _waited(on), reason).outcome == HOLDS
+    return holds_or_fails(not longer, longer, reason)
+
+
+PHASES = "eevdf.phases"
+CLAIMS = [
+    Claim("turn-whoever", "A running thread keeps the CPU until its slice is up, whoever wakes.",
+          "read out of the comment on RUN_TO_PARITY in kernel/sched/features.h", PHASES, _whoever_wakes,
+          decided=True),
+    Claim("turn-rest", "Who wakes without a privilege waits for what is left of the running thread's slice.",
+          "read out of kernel/sched/fair.c", PHASES, _rest_of_the_turn, decided=True),
+    Claim("turn-short", "A thread with a shorter slice gets the CPU as soon as it wakes.",
+          "read out of the comment on PREEMPT_SHORT in kernel/sched/features.h", PHASES, _short_comes_first,
+          decided=True),
+    Claim("turn-sleep", "Who sleeps loses what it was owed of the CPU.", "a common belief", PHASES,
+          _sleep_forgets, decided=True),
+    Claim("turn-delay", "DELAY_DEQUEUE is bookkeeping: without it, no thread waits longer.",
+          "a common belief", PHASES, _delaying_is_bookkeeping, decided=True),
+]  # fmt: skip
