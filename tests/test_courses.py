@@ -132,7 +132,7 @@ def test_a_guest_gets_its_modules_and_its_program(course: registry.Course) -> No
 
 
 @pytest.mark.guests
-def test_it_runs_on_another_kernel(course: registry.Course) -> None:
+def test_it_runs_on_another_kernel(course: registry.Course, own_lock: None) -> None:
     try:
         kernels.get("6.12")
         given = {"nices": [0, 10], "duration_ms": 400}

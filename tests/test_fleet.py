@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -124,6 +126,24 @@ def test_a_round_goes_on_where_it_was_broken_off(fast: None, tmp_path: Path, ans
     assert next_one.folder != found.folder, "a round that came to its end is not gone on with"
 
 
+def test_machines_that_a_queue_starts_later_are_waited_for_and_not_for_ever(
+    fast: None, tmp_path: Path, answer: dict[str, Any]
+) -> None:
+    fake = FakeCluster({"a": "aa", "b": "bb"}, lambda _: answer)
+    del fake.there["b"]
+    began = time.monotonic()
+
+    def starts() -> None:
+        if time.monotonic() - began > 0.7:  # later than RETURN_S, in which the first one has answered
+            fake.there.setdefault("b", 0.0)
+
+    fake.look = starts
+    found, _ = run(fake, tmp_path / "two", machines=2, join_s=30.0)
+    assert found.rows() == {"aa", "bb"}
+    again, _ = run(FakeCluster({"a": "aa"}, lambda _: answer), tmp_path / "one", machines=2, join_s=0.5)
+    assert again.rows() == {"aa"} and again.ended
+
+
 def test_a_worker_that_goes_has_its_question_put_to_another_one_of_its_machine(
     fast: None, tmp_path: Path, answer: dict[str, Any]
 ) -> None:
@@ -224,6 +244,100 @@ def test_what_a_worker_calls_its_machine_names_no_file_elsewhere(
     assert found.rows() == ({"good"} if mark else {"good", "b1"})
     assert {one.name for one in tmp_path.rglob("*.row.json")} == {f"{one}.row.json" for one in found.rows()}
     assert [one.name for one in tmp_path.iterdir()] == ["in"] and not list(Path("/tmp").glob("x.*.json"))
+
+
+def test_a_hundred_megabytes_are_no_answer(fast: None, tmp_path: Path, answer: dict[str, Any]) -> None:
+    fake = FakeCluster({"a": "aa", "b": "bb"}, lambda _: answer)
+    real = fake.ask
+
+    def ask(worker: str, question: dict[str, Any]) -> FakeFuture:
+        made = real(worker, question)
+        if worker == "b" and question["do"] != "hello":
+            made.said = json.dumps({"answer": "x" * 100_000_000})
+        return made
+
+    fake.ask = ask  # type: ignore[method-assign]
+    found, _ = run(fake, tmp_path)
+    assert found.rows() == {"aa"} and found.missing()["bb"][0] == "failed"
+
+
+def test_a_row_is_kept_only_if_it_can_be_read_again(
+    fast: None, tmp_path: Path, answer: dict[str, Any]
+) -> None:
+    """Short enough by its characters, and not as the text that it is kept as."""
+    wide = [[f"{place} " + "\u1234" * 150, "wait_ns", 1.0, None, None] for place in range(400)]
+    large = {"a": _spoiled(answer, numbers=wide), "b": _spoiled(answer, numbers=wide[:100])}
+    found, _ = run(FakeCluster({"a": "aa", "b": "bb"}, large.get), tmp_path)
+    assert found.rows() == {"bb"} and "larger than a row" in found.missing()["aa"][1]
+    problems: dict[str, str] = {}
+    assert [machine for machine, _ in store.read(found, problems)] == ["bb"] and not problems
+
+
+def test_who_answers_from_another_boot_than_it_said_is_not_believed(
+    fast: None, tmp_path: Path, answer: dict[str, Any]
+) -> None:
+    fake = FakeCluster({"a": "aa", "b": "bb"}, lambda _: answer)
+    real = fake.ask
+
+    def ask(worker: str, question: dict[str, Any]) -> FakeFuture:
+        if worker == "b" and question["do"] != "hello":
+            fake.boots["b"] = "aa"
+        return real(worker, question)
+
+    fake.ask = ask  # type: ignore[method-assign]
+    found, _ = run(fake, tmp_path)
+    assert found.rows() == {"aa"} and "another machine" in found.missing()["bb"][1]
+
+
+def test_a_worker_that_is_at_work_for_another_client_keeps_nobody_waiting_and_is_asked_later(
+    fast: None, tmp_path: Path, answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "GREETING_S", 0.1)
+    monkeypatch.setattr(engine, "SILENT_S", 30.0)
+    fake = FakeCluster({"a": "aa", "b": "bb"}, lambda _: answer)
+    real, held = fake.ask, list[tuple[FakeFuture, Callable[[FakeFuture], None]]]()
+
+    def ask(worker: str, question: dict[str, Any]) -> FakeFuture:
+        made = real(worker, question)
+        if worker == "b" and question["do"] == "hello":
+            made.status = "pending"
+            made.add_done_callback = lambda tell: held.append((made, tell))  # type: ignore[method-assign]
+        return made
+
+    def ends() -> None:
+        if held and list(tmp_path.rglob("aa.row.json")):
+            made, tell = held.pop()
+            made.status = "finished"
+            tell(made)
+
+    fake.ask, fake.look = ask, ends  # type: ignore[method-assign]
+    found, _ = run(fake, tmp_path, wait_s=20.0)
+    assert fake.asked == ["a", "b"] and found.rows() == {"aa", "bb"}
+
+
+def test_a_folder_that_takes_no_more_ends_the_round_and_the_rest_are_asked_when_there_is_room(
+    fast: None, tmp_path: Path, answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = store.write_text
+
+    def full(path: Path, text: str) -> None:
+        if path.name == "bb.row.json":
+            raise ResultError(f"Cannot write {path}: No space left on device.")
+        write(path, text)
+
+    asked: list[str] = []
+
+    def says(worker: str) -> dict[str, Any] | None:
+        asked.append(worker)
+        return answer if worker != "c" else None  # it is measuring still
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "write_text", full)
+        with pytest.raises(ResultError, match="No space left"):
+            run(FakeCluster({"a": "aa", "b": "bb", "c": "cc"}, says), tmp_path)
+    found, _ = run(later := FakeCluster({"a": "aa", "b": "bb", "c": "cc"}, lambda _: answer), tmp_path)
+    assert found.rows() == {"aa", "bb", "cc"} and sorted(later.asked) == ["b", "c"]
+    assert not [path for path in tmp_path.rglob("*") if path.name.endswith((".tmp", "~"))]
 
 
 @pytest.mark.parametrize("lacks", [5, {"a": 1}, "x" * 10_000, [["\x1b[2J"] * 3] * 40, None])
@@ -342,6 +456,49 @@ def test_a_recorded_run_has_a_row_that_is_taken(kind: str) -> None:
         assert low is None or low <= high
 
 
+@pytest.mark.parametrize(
+    "cpu, timing", [("QEMU TCG CPU version 2.5+", "vm-emulated"), ("AMD EPYC", "native"), (None, "native")]
+)
+def test_the_row_of_a_guest_says_how_its_time_passes(cpu: str | None, timing: str) -> None:
+    from sched_labs.fleet import onsite
+
+    result = recorded("sleeper.among_hogs")
+    assert result and result.timing == "native"
+    result.machine["cpu_model"] = cpu
+    said = onsite._found(result)
+    assert said["row"]["timing"] == json.loads(said["result"])["timing"] == timing
+
+
+WITHOUT_MATPLOTLIB = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "matplotlib":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+from sched_labs.core import registry
+from sched_labs.core.result import recorded
+from sched_labs.fleet import row
+for kind in registry.names():
+    if result := recorded(kind):
+        print(kind, len(row.make(result, {})["claims"]))
+"""
+
+
+def test_every_kind_is_judged_where_matplotlib_is_missing_as_in_a_guest() -> None:
+    import subprocess
+
+    from sched_labs.core import registry
+
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MATPLOTLIB], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    judged = dict(line.split() for line in done.stdout.splitlines())
+    assert set(judged) == {kind for kind in registry.names() if recorded(kind)}
+    assert all(int(judged[kind]) == len(registry.claims_about(kind)) for kind in judged)
+
+
 def test_a_number_has_the_interval_that_the_summary_gives_it() -> None:
     result = recorded(KIND)
     assert result
@@ -397,6 +554,10 @@ def test_a_machine_that_measures_already_says_so(tmp_path: Path, monkeypatch: py
     [
         (["run", KIND, "--scheduler", "nonsense://x"], "is no address of a scheduler"),
         (["run", KIND, "--scheduler", "tcp://127.0.0.1:1"], "No Dask scheduler answers"),
+        (["run", KIND, "--scheduler", ""], "is no address of a scheduler"),
+        (["run", KIND, "--scheduler", "tcp://"], "is no address of a scheduler"),
+        (["run", KIND, "--scheduler", "\x1b[2J"], r"'\x1b[2J' is no address of a scheduler"),
+        (["run", KIND, "--scheduler", "127.0.0.1:99999"], "No Dask scheduler answers"),
         (["run", "no.such.kind"], "There is no experiment"),
         (["run", KIND, "--every", "soon"], "is no time between rounds"),
         (["run", KIND, "--scheduler", "tls://127.0.0.1:1", "--tls-ca", "/nowhere"], "There is no file"),
@@ -409,6 +570,50 @@ def test_bad_input_is_refused_in_a_line(
     monkeypatch.setattr(clusters, "CONNECT_S", 0.5)
     assert cli.main(["fleet", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 200 OK\r\n\r\n" * 20])
+def test_a_port_where_something_else_listens_is_told_from_a_scheduler(
+    says: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that is left half open would be closed as the program ends, for 20 s and with a traceback."""
+    clients = pytest.importorskip("distributed").Client._instances
+    monkeypatch.setattr(clusters, "CONNECT_S", 0.5)
+    before = len(clients)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=lambda: server.accept()[0].send(says), daemon=True)
+        thread.start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        assert cli.main(["fleet", "doctor", "--scheduler", address]) == 2
+    assert "No Dask scheduler answers" in capsys.readouterr().err
+    assert len(clients) == before
+
+
+def test_a_round_that_breaks_does_not_end_the_rounds_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one does: whoever started it is there to mend it."""
+    turns: list[int] = []
+
+    def breaks(*given: Any, **named: Any) -> store.Round:
+        turns.append(len(turns))
+        if len(turns) - 1 in broken:
+            raise SchedLabError("The cluster has no workers.")
+        if len(turns) == 3:
+            raise KeyboardInterrupt
+        return store.Round(tmp_path)
+
+    monkeypatch.setattr(engine, "run", breaks)
+    monkeypatch.setattr(
+        clusters, "connect", lambda *given: contextlib.nullcontext(SimpleNamespace(dashboard=""))
+    )
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    broken = {1}
+    assert cli.main(["fleet", "run", KIND, "--every", "1h"]) == 130
+    assert turns == [0, 1, 2] and "no workers. The next round" in capsys.readouterr().err
+    broken = {3}
+    assert cli.main(["fleet", "run", KIND, "--every", "1h"]) == 2
+    assert turns == [0, 1, 2, 3]
 
 
 def test_without_dask_the_extra_is_named(

@@ -246,6 +246,69 @@ def test_without_an_address_this_machine_is_a_cluster(
     assert "1 machine, 1 kind of experiment" in capsys.readouterr().out
 
 
+def fleet_run(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    """`sched-labs fleet run` in a session of its own, as a terminal has one; what it says is in `said`."""
+    given = ("--profile", "tiny", "--set", 'mechanisms=["yield"]', "-o", str(folder / "out"), *words)
+    with (folder / "said").open("wb") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "sched_labs", "fleet", "run", KIND, *given],
+            env={**os.environ, **apart(folder)}, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def alive(session: int) -> list[str]:
+    """The programs of a session that have not ended."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            name, _, rest = (place / "stat").read_text().rpartition(")")
+            state, _, _, of, *_ = rest.split()
+            if int(of) == session and state != "Z":
+                found.append(f"{name}) {(place / 'cmdline').read_bytes()!r:.100}")
+    return found
+
+
+@pytest.mark.parametrize("moment", ["dashboard", "machine, 0 missing"])
+def test_ctrl_c_in_a_terminal_ends_all_of_it_with_a_line(tmp_path: Path, moment: str) -> None:
+    """A terminal sends it to the whole group: to the worker as well, which then said a page about it."""
+    running = fleet_run(tmp_path, "--every", "1h")
+    said = tmp_path / "said"
+    try:
+        assert wait_until(lambda: moment in said.read_text(), 90), said.read_text()
+        os.killpg(running.pid, signal.SIGINT)
+        assert running.wait(60) == 130, said.read_text()
+        assert wait_until(lambda: not alive(running.pid), 20), alive(running.pid)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    assert said.read_text().endswith("sched-labs: stopped.\n") and "Traceback" not in said.read_text()
+
+
+def test_a_scheduler_that_ends_between_two_rounds_is_waited_for(room: Room, tmp_path: Path) -> None:
+    room.worker("one", "a boot")
+    running = fleet_run(tmp_path, "--every", "3s", "--scheduler", room.address)
+    said = tmp_path / "said"
+    try:
+        assert wait_until(lambda: "machine, 0 missing" in said.read_text(), 90), said.read_text()
+        room.scheduler.kill()
+        room.scheduler.wait()
+        assert wait_until(lambda: "The scheduler is gone" in said.read_text(), 60), said.read_text()
+        room.workers["one"].kill()
+        room.workers["one"].wait()
+        rounds = said.read_text().count("machine, 0 missing")
+        room.scheduler = room.start("dask_scheduler", "--host", "127.0.0.1", "--port", str(room.port))
+        room.worker("again", "a boot")
+        assert wait_until(lambda: said.read_text().count("machine, 0 missing") > rounds, 90), said.read_text()
+        os.killpg(running.pid, signal.SIGINT)
+        assert running.wait(60) == 130
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    rows = list((tmp_path / "out").rglob("*.row.json"))
+    assert len({path.parent for path in rows}) == len(rows) > rounds
+
+
 @pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl to make a certificate with")
 def test_a_cluster_with_tls_answers_who_has_its_certificate_and_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import sys
 import time
@@ -11,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ParameterError
+from ..core.errors import ParameterError, SchedLabError
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -37,6 +38,9 @@ def add_parser(commands: Any, parameters: Callable[[list[str]], dict[str, Any]])
     run.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter, as JSON")
     run.add_argument("--every", metavar="TIME", help="again and again, such as 1h or 30min, until Ctrl-C")
     run.add_argument("--missing", action="store_true", help="only the machines that the last round lacks")
+    run.add_argument(
+        "--machines", type=int, default=0, metavar="N", help="so many are to come: half an hour's patience"
+    )
     run.add_argument("--wait", type=float, default=600, metavar="SECONDS", help="for a busy machine (600)")
     watch = add("watch", "watch one control group on every machine", _watch)
     watch.add_argument("--cgroup", required=True, metavar="PATH", help="as /proc/PID/cgroup has it")
@@ -96,14 +100,21 @@ def _run(options: argparse.Namespace) -> None:
         parameters["profile"] = options.profile
     with _connect(options) as cluster:
         _begun(cluster, options)
-        while True:
+        for turn in itertools.count():
             began = time.monotonic()
             for kind in kinds:
-                one = engine.run(
-                    kind, cluster, options.output,
-                    missing=options.missing, wait_s=options.wait, tell=_say, **parameters,
-                )  # fmt: skip
-                _summed(kind, one)
+                try:
+                    one = engine.run(
+                        kind, cluster, options.output,
+                        missing=options.missing, machines=options.machines, wait_s=options.wait, tell=_say,
+                        **parameters,
+                    )  # fmt: skip
+                except SchedLabError as error:
+                    if turn == 0:  # whoever started it is there to mend it
+                        raise
+                    _say(f"{kind}: {error.what} The next round is begun all the same.")
+                else:
+                    _summed(kind, one)
             if not every:
                 break
             time.sleep(max(0.0, began + every - time.monotonic()))

@@ -6,6 +6,7 @@ scheduler and a worker need nothing of ours to take a question, and a worker wit
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -13,6 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CONNECT_S = 10.0
+# A terminal's Ctrl-C reaches the worker, too, which is ended with the cluster and says nothing of its own.
+_DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 LARGEST_ANSWER = 64 * 1024 * 1024
 _CALL = "(names := {}, exec(source, names), names['answer'](question))[-1]"
 
@@ -166,7 +170,7 @@ def connect(address: str | None = None, safety: Any = None) -> Iterator[Cluster]
         if address is None:
             local = dask.LocalCluster(
                 n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
-                silence_logs=logging.CRITICAL,
+                silence_logs=logging.CRITICAL, preload=[_DEAF],
             )  # fmt: skip
             address = str(local.scheduler_address)
         try:
@@ -184,6 +188,7 @@ def connect(address: str | None = None, safety: Any = None) -> Iterator[Cluster]
 def _client(address: str, safety: Any, timeout_s: float) -> Client:
     remedy = "Give the scheduler's address as it says it, such as tcp://192.0.2.7:8786."
     try:
+        _greet(address, safety, timeout_s)
         made: Client = _dask().Client(
             address, security=safety, timeout=timeout_s, set_as_default=False, name="sched-labs"
         )
@@ -191,8 +196,33 @@ def _client(address: str, safety: Any, timeout_s: float) -> Client:
     except (ValueError, TypeError) as error:
         what = f"{address!r:.80} is no address of a scheduler: {error!s:.120}."
         raise ParameterError(what, remedy) from None
-    except OSError:  # TimeoutError and Dask's CommClosedError among them
-        raise SchedLabError(f"No Dask scheduler answers at {address:.80}.", remedy) from None
+    except OSError as error:  # TimeoutError and Dask's CommClosedError among them
+        why = f": {error!s:.120}" if str(error) else ""
+        raise SchedLabError(f"No Dask scheduler answers at {address:.80}{why}.", remedy) from None
+
+
+def _greet(address: str, safety: Any, timeout_s: float) -> None:
+    """See that a scheduler answers there, before a client is made: one that finds none is long in closing.
+
+    Raises ValueError for what is no address, OSError where none answers in time.
+    """
+    dask = _dask()
+
+    async def ask() -> str:
+        arguments = (safety or dask.Security()).get_connection_args("client")
+        async with dask.rpc(address, connection_args=arguments, timeout=timeout_s) as one:
+            return str((await one.identity())["type"])
+
+    # In a thread: a notebook's own has a loop that runs.
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            said = thread.submit(lambda: asyncio.run(asyncio.wait_for(ask(), timeout_s))).result()
+        except (OSError, ValueError):
+            raise
+        except Exception as error:  # whatever Dask makes of a program that speaks something else
+            raise OSError(f"no scheduler: {error!s:.100}") from None
+    if said != "Scheduler":
+        raise OSError(f"this is a {said:.40}")
 
 
 @contextlib.contextmanager

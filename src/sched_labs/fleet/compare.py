@@ -80,8 +80,9 @@ class Compared:
 
 def compare(fleet: Fleet, *, seed: int = 0) -> Compared:
     """The odd ones of a fleet, and what they have in common."""
-    found = distances(fleet)
-    scores, keys = found.to_numpy(dtype=np.float32), list(found.columns)
+    known = distances(fleet)
+    found = known.fillna(0.0)
+    scores, keys = known.to_numpy(dtype=np.float32), list(known.columns)
     verdicts = _verdicts(fleet, found.index)
     if verdicts.shape[1]:
         scores = np.hstack([scores, verdicts.to_numpy(dtype=np.float32)])
@@ -89,7 +90,7 @@ def compare(fleet: Fleet, *, seed: int = 0) -> Compared:
     marks, names = indicators(fleet.machines.reindex(found.index))
     held = len(names) * len(keys)
     if not held:
-        few = f"{len(found)} machines have no two traits that divide them into groups of {FEWEST} or more."
+        few = f"No trait divides the machines into groups of {FEWEST} or more."
         return Compared(found, [], 0, few)
     statistic, p = dealt(scores, marks, seed=seed)
     ways = max(_ways(len(found), int(size)) for size in marks.sum(axis=0))
@@ -107,7 +108,7 @@ def _ways(total: int, size: int) -> int:
 def distances(fleet: Fleet) -> pd.DataFrame:
     """Machines × (kind, name, column): how far from the median, in the fleet's own robust deviations.
 
-    Zero where the median lies within the machine's interval, and where it has not measured; never beyond
+    Zero where the median lies within the machine's interval, NaN where it has not measured; never beyond
     FARTHEST.  Numbers that fewer than three machines have are left out.
     """
     table = fleet.newest()
@@ -124,20 +125,20 @@ def distances(fleet: Fleet) -> pd.DataFrame:
             np.where(positive, np.log(np.where(positive, part, 1.0)), part) for part in (value, low, high)
         )
         enough = (~np.isnan(value)).sum(axis=0) >= 3
-        value, low, high = value[:, enough], low[:, enough], high[:, enough]
+        value, low, high, positive = (part[..., enough] for part in (value, low, high, positive))
         middle = np.nanmedian(value, axis=0)
         spread = 1.4826 * np.nanmedian(np.abs(value - middle), axis=0)
         # Where most machines say the same to the digit, what their own intervals span is the measure.
         own = np.nanmedian((high - low) / 3.92, axis=0)
         spread = np.maximum(spread, own)
-        spread = np.where(spread > 0, spread, np.maximum(np.abs(middle), 1.0) * 1e-2)
+        spread = np.where(spread > 0, spread, np.where(positive, 1.0, np.maximum(np.abs(middle), 1.0)) * 1e-2)
         beyond = np.where(low > middle, low - middle, np.where(high < middle, high - middle, 0.0))
-        scores = np.clip(np.nan_to_num(beyond / spread), -FARTHEST, FARTHEST)
+        scores = np.clip(np.where(np.isnan(value), np.nan, beyond / spread), -FARTHEST, FARTHEST)
     return pd.DataFrame(scores, index=wide.index, columns=columns[enough])
 
 
 def _verdicts(fleet: Fleet, machines: pd.Index) -> pd.DataFrame:
-    """Machines × ("claim", id, kind): where a claim fails, scaled as distances are; 0 where nobody knows."""
+    """Machines × ("claim", id, kind): where a claim fails, as 1 and 0; NaN where nobody knows."""
     table = fleet.newest_claims()
     table = table[table["outcome"] != claims.UNKNOWN]
     if table.empty:
@@ -147,9 +148,7 @@ def _verdicts(fleet: Fleet, machines: pd.Index) -> pd.DataFrame:
         .pivot(index="machine", columns=["what", "id", "kind"], values="fails")
         .reindex(machines)
     )
-    deviation = fails.std(ddof=0)
-    fails = fails.loc[:, deviation > 0]
-    return ((fails - fails.mean()) / deviation[deviation > 0]).fillna(0.0)
+    return fails.loc[:, fails.std(ddof=0) > 0]
 
 
 def indicators(machines: pd.DataFrame) -> tuple[Floats, list[tuple[str, ...]]]:
@@ -175,20 +174,33 @@ def indicators(machines: pd.DataFrame) -> tuple[Floats, list[tuple[str, ...]]]:
 def dealt(scores: Floats, marks: Floats, *, seed: int = 0, times: int = DEALT) -> tuple[Floats, Floats]:
     """(statistic, p), both traits × numbers: how far the machines with a trait lie from all, and by chance.
 
-    The statistic is their mean's distance from that of all machines in its standard error; p is how often the
-    largest statistic of a dealing reaches it.
+    scores are machines × numbers, NaN where a machine has not measured; marks are machines × traits, 0 and 1.
+    The statistic is the mean's distance of a trait's machines from that of all in its standard error; p is
+    how often the largest statistic of a dealing reaches it.  Only machines that have measured a number are
+    among those it is held against: whoever lacks it lies nowhere, and not in the middle.
     """
-    centred = scores - scores.mean(axis=0)
-    deviation = centred.std(axis=0)
+    there = ~np.isnan(scores)
+    counts = np.maximum(there.sum(axis=0), 1)
+    centred = np.where(there, scores - np.where(there, scores, 0).sum(axis=0) / counts, 0)
+    deviation = np.sqrt((centred**2).sum(axis=0) / counts)
     centred = np.where(deviation > 0, centred / np.where(deviation > 0, deviation, 1), 0).astype(np.float32)
-    size = marks.sum(axis=0)
-    total = len(marks)
-    weights = (marks / np.sqrt(size * (total - size) / max(total - 1, 1))).astype(np.float32)
-    statistic = np.abs(weights.T @ centred)
+    patterns, of_number = np.unique(there, axis=1, return_inverse=True)
+    measured = patterns.astype(np.float32)
+    totals = measured.sum(axis=0)
+
+    def distance(marks: Floats) -> Floats:
+        sizes = marks.T @ measured  # traits × patterns: machines with the trait that have measured
+        error = np.sqrt(sizes * (totals - sizes) / np.maximum(totals - 1, 1))
+        enough = (sizes >= FEWEST) & (totals - sizes >= FEWEST)
+        scale = np.divide(1, error, out=np.zeros_like(error), where=enough)
+        found: Floats = np.abs(marks.T @ centred) * scale[:, of_number.ravel()]
+        return found
+
+    statistic = distance(marks)
     generator = np.random.default_rng(seed)
     largest = np.empty(times, dtype=np.float32)
     for turn in range(times):
-        largest[turn] = np.abs(weights[generator.permutation(total)].T @ centred).max()
+        largest[turn] = distance(marks[generator.permutation(len(marks))]).max()
     above = np.searchsorted(np.sort(largest), statistic - 1e-5, side="left")
     return statistic, ((times - above + 1) / (times + 1)).astype(np.float32)
 
@@ -214,7 +226,7 @@ def _found(
     for (trait, _), (_, number) in sorted(best.items(), key=lambda item: -item[1][0]):
         kind, name, column = keys[number]
         has = marks[:, trait] > 0
-        odd = np.abs(scores[:, number]) >= ODD if kind != "claim" else scores[:, number] > 0
+        odd = np.abs(scores[:, number]) >= ODD if kind != "claim" else scores[:, number] > 0  # NaN is not
         ratio = None
         if kind != "claim":
             own = values.loc[[(kind, name, column)]].set_index("machine")["value"]

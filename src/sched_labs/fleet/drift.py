@@ -8,6 +8,7 @@ deals traits anew (Westfall and Young, 1993).  What is no larger than the machin
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def changes(fleet: Fleet, *, seed: int = 0) -> pd.DataFrame:
     for count in lengths:
         same = table[table["count"] == count].sort_values([*names, "round"])
         values = same["value"].to_numpy().reshape(-1, count)
-        best, p = fitted(values, seed=seed)
+        best, p = fitted(values, least=math.ceil(2 * len(lengths) / LEVEL), seed=seed)
         width = np.nan_to_num(np.nanmedian(same["width"].fillna(0).to_numpy().reshape(-1, count), axis=1))
         for place in np.flatnonzero(p * len(lengths) <= LEVEL):
             part = same.iloc[place * count : (place + 1) * count]
@@ -50,8 +51,13 @@ def changes(fleet: Fleet, *, seed: int = 0) -> pd.DataFrame:
     return found
 
 
-def fitted(values: NDArray[np.float64], *, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
-    """(what fits best, p) of each row: the last value before a step, or -1 for a straight line."""
+def fitted(
+    values: NDArray[np.float64], *, least: int = 99, seed: int = 0
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """(what fits best, p) of each row: the last value before a step, or -1 for a straight line.
+
+    The rounds are shuffled `least` times or more: p is no smaller than one in so many.
+    """
     count = values.shape[1]
     cuts = np.arange(EDGE - 1, count - EDGE)
     shapes = np.hstack([np.arange(count)[:, None] > cuts, np.arange(count)[:, None]]).astype(np.float32)
@@ -62,7 +68,7 @@ def fitted(values: NDArray[np.float64], *, seed: int = 0) -> tuple[NDArray[Any],
     centred = np.divide(centred, size, out=np.zeros_like(centred), where=size > 0)
     fits = np.abs(centred @ shapes)
     generator = np.random.default_rng(seed)
-    times = int(np.clip(_WORK / (centred.size * shapes.shape[1]), 99, 999))
+    times = max(least, int(min(_WORK / (centred.size * shapes.shape[1]), 999)))
     largest = np.sort([np.abs(centred @ shapes[generator.permutation(count)]).max() for _ in range(times)])
     above = np.searchsorted(largest, fits.max(axis=1) - 1e-6, side="left")
     best = fits.argmax(axis=1)

@@ -73,14 +73,20 @@ class Asking:
         cluster: Cluster,
         question: dict[str, Any],
         *,
+        read: Callable[[dict[str, Any]], dict[str, Any]],
         take: Callable[[str, dict[str, Any]], None],
         skip: set[str],
         tell: Tell,
         limit_s: float,
         patience_s: float,
+        expected: int = 0,
+        join_s: float = 0.0,
+        busy_s: float = GREETING_S,
     ) -> None:
-        self.cluster, self.question, self.take, self.skip, self.tell = cluster, question, take, skip, tell
-        self.limit_s, self.patience_s = limit_s, patience_s
+        self.cluster, self.question, self.skip, self.tell = cluster, question, skip, tell
+        self.read, self.take = read, take  # what is wrong with an answer; where it goes
+        self.limit_s, self.patience_s, self.busy_s = limit_s, patience_s, busy_s
+        self.expected, self.join_s = expected, join_s
         self.machines: dict[str, Machine] = {}
         self.of: dict[str, Machine] = {}  # worker -> machine
         self.boots: dict[str, str] = {}  # boot -> machine's name
@@ -147,7 +153,10 @@ class Asking:
             self._greeted(one.worker, said)
             return
         answer = said.get("answer")
-        if refused := said.get("refused"):
+        boot, mark = (str(said.get(key, "")) for key in ("boot", "machine"))
+        if self.boots.get(boot or mark) != one.machine.name:
+            self._miss(one.machine, "failed", "Its worker answered from another machine than before.")
+        elif refused := said.get("refused"):
             self._miss(one.machine, "refused", str(refused))
         elif not isinstance(answer, dict):
             self._miss(one.machine, "failed", "Its worker gave no answer.")
@@ -156,12 +165,14 @@ class Asking:
             self._miss(one.machine, why, str(answer.get("reason", "")))
         else:
             try:
-                self.take(one.machine.name, answer)
+                found = self.read(answer)
             except SchedLabError as error:
                 self._miss(one.machine, "failed", error.what)
-            else:
-                self.done.add(one.machine.name)
-                one.machine.why = None
+                return
+            # A folder that takes no more ends it here: what others measured now would be lost.
+            self.take(one.machine.name, found)
+            self.done.add(one.machine.name)
+            one.machine.why = None
 
     def _greeted(self, worker: str, said: dict[str, Any]) -> None:
         boot, machine, version = (str(said.get(key, "")) for key in ("boot", "machine", "version"))
@@ -201,7 +212,7 @@ class Asking:
         for key, one in list(self.asked.items()):
             if one.future.status != "pending":
                 continue  # its answer is on its way to `ready`
-            limit = self.limit_s if one.machine else GREETING_S
+            limit = self.limit_s if one.machine else max(self.busy_s, GREETING_S)
             if one.worker not in alive:
                 self._drop(key, one, "vanished", "Its worker went in the middle.")
             elif now - max(self.seen[one.worker][1], one.since) > SILENT_S:
@@ -215,8 +226,10 @@ class Asking:
         for worker in alive:
             if worker not in {*self.of, *busy, *self.strangers, *greeted}:
                 self._ask(worker, None, {"do": "hello"})
-        # Workers of one machine are one machine only once they have said so.
-        if any(one.machine is None for one in self.asked.values()):
+        # Workers of one machine are one machine only once they have said so.  One that is at work for another
+        # client says so when it has done that, and the others do not wait for it.
+        new = time.monotonic() - GREETING_S
+        if any(one.machine is None and one.since > new for one in self.asked.values()):
             return
         self._name()
         at_work = {one.machine.name for one in self.asked.values() if one.machine}
@@ -233,10 +246,13 @@ class Asking:
             self.idle_since = time.monotonic()
             return False
         open_ones = [one for one in self.machines.values() if one.name not in self.done | self.skip]
+        idle_s = time.monotonic() - self.idle_since
+        if len(self.skip | set(self.machines)) < self.expected and idle_s <= self.join_s:
+            return False
         waiting = not self.machines or any(
             one.attempts < ATTEMPTS and (one.why is None or one.why[0] == "vanished") for one in open_ones
         )
-        return not waiting or time.monotonic() - self.idle_since > RETURN_S
+        return not waiting or idle_s > RETURN_S
 
     # ---- what happens to a question ----
 
@@ -316,8 +332,9 @@ def doctor(cluster: Cluster, kind: str = "", *, tell: Tell = lambda _: None) -> 
         }
 
     asking = Asking(
-        cluster, {"do": "survey", "kind": kind}, take=take, skip=set(), tell=tell, limit_s=60, patience_s=30
-    )
+        cluster, {"do": "survey", "kind": kind}, read=dict, take=take, skip=set(), tell=tell, limit_s=60,
+        patience_s=30,
+    )  # fmt: skip
     return Outcome(answers, asking.run())
 
 
@@ -327,6 +344,8 @@ def run(
     folder: str | Path,
     *,
     missing: bool = False,
+    machines: int = 0,
+    join_s: float = 1800.0,
     wait_s: float = 600.0,
     limit_s: float = 3600.0,
     patience_s: float = 300.0,
@@ -336,6 +355,9 @@ def run(
     """Run an experiment on every machine of a cluster, one at a time on each; keep what comes, as it comes.
 
     missing      go on with the last round, for the machines that it lacks, although it came to its end
+    machines     how many are to come: a queue (Slurm's, a cloud's) may start them minutes apart, and each is
+                 asked as it comes; 0: those that are there while others are asked
+    join_s       how long they are waited for while there is nothing else to do
     wait_s       how long a machine that is measuring already is waited for
     limit_s      how long one machine may take
     patience_s   how long a scheduler that is gone is waited for
@@ -355,6 +377,7 @@ def run(
     return _round(
         cluster, Path(folder), experiment.name, parameters, question,
         missing=missing, limit_s=limit_s + wait_s, patience_s=patience_s, tell=tell,
+        expected=machines, join_s=join_s, busy_s=wait_s,
     )  # fmt: skip
 
 
@@ -386,6 +409,9 @@ def _round(
     limit_s: float,
     patience_s: float,
     tell: Tell,
+    expected: int = 0,
+    join_s: float = 0.0,
+    busy_s: float = GREETING_S,
 ) -> store.Round:
     try:
         json.dumps(parameters, allow_nan=False)
@@ -399,15 +425,19 @@ def _round(
         for machine in one.missing():
             one.forget(machine)
 
+        def read(answer: dict[str, Any]) -> dict[str, Any]:
+            return {"row": _checked(kind, answer), "result": answer["result"]}
+
         def take(machine: str, answer: dict[str, Any]) -> None:
-            found = _checked(kind, answer)
+            found = answer["row"]
             one.keep(machine, found, answer["result"])
             took = f"{found['duration_s']:.1f} s" + (f", {found['flags']} flags" if found["flags"] else "")
             tell(f"{machine[:8]}  {kind}: {took} ({len(one.rows())} there)")
 
         asking = Asking(
-            cluster, question, take=take, skip=before, tell=tell, limit_s=limit_s, patience_s=patience_s
-        )
+            cluster, question, read=read, take=take, skip=before, tell=tell, limit_s=limit_s,
+            patience_s=patience_s, expected=expected, join_s=join_s, busy_s=busy_s,
+        )  # fmt: skip
         if before:
             tell(f"{len(before)} there already; this goes on where it stopped.")
         reasons = asking.run()

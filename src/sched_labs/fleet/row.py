@@ -17,6 +17,7 @@ from . import numbers
 
 FORMAT, VERSION = "sched-labs fleet row", 1
 LARGEST_BYTES = 256 * 1024
+_STAMP_BYTES = 100  # when it arrived, which is added when it is kept
 MOST_FACTS, MOST_CLAIMS, LONGEST = 64, 400, 120
 OUTCOMES = (claims.HOLDS, claims.FAILS, claims.UNKNOWN)  # no set: what is looked for may be a list
 
@@ -77,7 +78,7 @@ def checked(found: Any) -> dict[str, Any]:
         and all(_is_word(key, 80) and value in OUTCOMES for key, value in verdicts.items()),
         "a verdict in it is none",
     )
-    return {
+    made = {
         **words,
         "duration_s": duration,
         "flags": flags,
@@ -85,6 +86,8 @@ def checked(found: Any) -> dict[str, Any]:
         "numbers": rows,
         "claims": verdicts,
     }
+    _require(len(text(made)) <= LARGEST_BYTES - _STAMP_BYTES, "it is larger than a row may be")
+    return made
 
 
 def plain(facts: dict[str, Any]) -> dict[str, Any]:
