@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -15,11 +16,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import SmallBook, apart, lay_checkout, run_book
+from jupyter_server.base.handlers import JupyterHandler
 from test_incidents import running
+from tornado import web
 
 from sched_labs.incidents import board
 from sched_labs.server import desk, extension
@@ -629,6 +633,22 @@ def test_pages_run_code_behind_a_key_on_this_computer_only(
     ip: str, key: str, forwarded: bool, runs: bool
 ) -> None:
     assert extension.runs_code(ip, key, forwarded) == runs
+
+
+def test_behind_a_hub_a_font_comes_without_the_token_and_nothing_else_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """JupyterHub puts a check of its own into the class of all handlers, which a GET has to pass, too."""
+
+    def refuse(handler: Any) -> None:
+        raise web.HTTPError(403)
+
+    monkeypatch.setattr(JupyterHandler, "check_xsrf_cookie", refuse)
+    for wanted, comes in (("font", True), ("empty", False), ("script", False), (None, False)):
+        handler = object.__new__(extension.BookHandler)
+        handler.request = SimpleNamespace(headers={"Sec-Fetch-Dest": wanted})  # type: ignore[assignment]
+        with contextlib.nullcontext() if comes else pytest.raises(web.HTTPError):
+            handler.check_xsrf_cookie()
 
 
 def test_a_page_has_plain_forms_where_jupyterlab_has_widgets(served: Served, browser: Any) -> None:

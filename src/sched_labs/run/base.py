@@ -153,13 +153,13 @@ class Run:
         Stands behind the checks of the parameters, so that nobody waits to hear of a slip, and before
         anything takes the CPU.  Raises BusyError when the wait is over.
         """
-        bar = Progress(self.name, 1, show=self.progress)
-        self.holds.enter_context(
-            lock.machine(
-                f"{self.name}, {self.profile} profile",
-                waiting=lambda holder: bar.say(f"waiting, this machine is measuring already: {holder}"),
-            )
-        )
+        with contextlib.ExitStack() as shown:
+
+            def waiting(holder: str) -> None:  # called for those alone who have to wait
+                bar = shown.enter_context(Progress(self.name, 1, show=self.progress))
+                bar.say(f"waiting, this machine is measuring already: {holder}")
+
+            self.holds.enter_context(lock.machine(f"{self.name}, {self.profile} profile", waiting=waiting))
         self.beginning = Beginning()
 
     def add(self, rows: pd.DataFrame | Sequence[dict[str, Any]]) -> None:
