@@ -231,9 +231,14 @@ SWAPPED = {
     "pool.pinned": ("placement", ["pinned", "free"]),
     "ipc.causes": ("condition", ["streamer", "busy"]),
     "wakeplace.sweep": ("condition", ["idle CPUs", "bound to the waker"]),
+    "wakepath.parts": ("situation", ["near", "idle"]),
     "dispatch.ways": ("way", ["exclusive", "reuseport"]),
     "weights.pairs": ("arrangement", ["one session", "two sessions"]),
     "inversion.waits": ("lock", ["mutex", "inherit"]),
+    "shootdown.calls": ("condition", ["process", "threads"]),
+    "runtimes.quota": ("setting", ["host", "quota"]),
+    "colocation.batch": ("neighbour", ["beside", "cpu.idle"]),
+    "balance.spread": ("situation", ["short", "long"]),
 }
 
 
@@ -316,6 +321,10 @@ def _contrary_besides(kind: str, run: Result) -> None:
             rows = data.loc[data["arrangement"] == like, shares]
             data.loc[data["arrangement"] == name, shares] = rows.to_numpy()
         data.loc[~data["arrangement"].str.startswith("two groups"), "task_groups"] = 1
+    elif kind == "balance.spread":  # who naps stays where it is, who was held long leaves late
+        trials = run.tables["trials"]
+        trials.loc[trials["situation"] == "long", "first_ns"] *= 20
+        trials.loc[trials["situation"] == "naps", ["first_ns", "spread_ns"]] = np.nan
     elif kind == "context_switch.matrix":
         run.data = _with_poll(run.data, 50)
 
@@ -359,6 +368,8 @@ def even_machine(kind: str, given: dict[str, Any]) -> Result:
         _times(run, "threads == 2 and every > 0 and trial % 2", cpu_ns=0.5)
     if kind == "wakeplace.sweep":
         run.data[["to_waking_ns", "to_wakeup_ns", "to_switch_ns", "to_running_ns"]] = np.nan
+    if kind == "wakepath.parts":
+        run.data[["waking_ns", "interrupt_ns", "wakeup_ns", "switch_ns"]] = np.nan
     return run
 
 
@@ -425,7 +436,17 @@ def large_machine(kind: str, given: dict[str, Any]) -> Result:
     return run
 
 
-NEED_TWO = ("pool", "migration", "policies.hog", "smt", "numa", "reserved", "isolation")
+NEED_TWO = (
+    "pool",
+    "balance",
+    "shootdown",
+    "migration",
+    "policies.hog",
+    "smt",
+    "numa",
+    "reserved",
+    "isolation",
+)
 NEED_BPF = ("attribution", "offcpu", "switchgraph", "observer")
 
 
@@ -478,7 +499,12 @@ LACKING = {
     ),
     "way": ("packets.", "segments"),
     "arrangement": ("weights.", "two sessions, spread", "two groups", "two groups, weight"),
-    "situation": ("inversion.", "no hog", "hog", "nice"),
+    "situation": (
+        ("inversion.", "wakepath."),
+        *("no hog", "hog", "nice", "idle", "haltpoll", "poll", "spinner"),
+    ),
+    "runtime": ("runtimes.", "Go", "Java"),
+    "neighbour": ("colocation.", "cpu.idle", "apart", "apart, quota"),
 }
 
 

@@ -14,9 +14,11 @@ import claims_pinning
 import claims_pool
 import claims_switching
 import claims_throttling
+import claims_wakepath
 import numpy as np
 import pandas as pd
 import pytest
+import test_eevdf
 import test_ipc
 import test_packets
 from claim_cases import Case, constructed
@@ -385,7 +387,7 @@ CASES: list[Case] = [
 
 # The first chapters' are above; every later module of claims has a module of cases of its own.
 LATER = (claims_attribution, claims_ladder, claims_latency, claims_pinning, claims_pool, claims_switching,
-         claims_throttling, test_ipc, test_packets)  # fmt: skip
+         claims_throttling, claims_wakepath, test_eevdf, test_ipc, test_packets)  # fmt: skip
 ALL_CASES: list[Case] = [*CASES, *(case for module in LATER for case in module.CASES)]
 CANNOT_BE = {
     ("larger", HOLDS),  # a largest set with the largest warm-up may still bend beyond it

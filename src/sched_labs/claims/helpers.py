@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..draw.axes import number_text
+from ..core.words import number_text
 from .base import FAILS, HOLDS, CannotTell, Verdict
 
 

@@ -48,10 +48,11 @@ const draw = (scene, at, kit) => {
   for (const strip of strips) {
     const x = (n) => left + (n - strip.from) / (strip.to - strip.from) * (right - left), y = top + 28;
     if (above) {
-      // What of the strip above is magnified here.
+      // What of the strip above is magnified here; its edges end above the words.
+      const words = y - 25;
       const [from, until] = [above.x(strip.from), above.x(strip.to)];
-      drawn += kit.curve(`M${from} ${above.y + lane}L${left} ${y}H${right}L${until} ${above.y + lane}Z`, { fill: kit.colour("floor"), fillOpacity: 0.7 })
-        + kit.line(from, above.y + lane, left, y, { strokeWidth: 1 }) + kit.line(until, above.y + lane, right, y, { strokeWidth: 1 });
+      drawn += kit.curve(`M${from} ${above.y + lane}L${left} ${words}V${y}H${right}V${words}L${until} ${above.y + lane}Z`, { fill: kit.colour("floor"), fillOpacity: 0.7 })
+        + kit.line(from, above.y + lane, left, words, { strokeWidth: 1 }) + kit.line(until, above.y + lane, right, words, { strokeWidth: 1 });
     }
     drawn += kit.text(left, y - 9, strip.title, { weight: 650 })
       + kit.text(right, y - 9, `${count(strip.to - strip.from)} instructions`, { anchor: "end", weight: 650 });

@@ -18,8 +18,7 @@ from sched_labs.claims.base import (
     yes,
 )
 from sched_labs.claims.helpers import holds_or_fails
-from sched_labs.draw.axes import number_text
-from sched_labs.draw.base import each
+from sched_labs.core.words import number_text
 
 
 def _cell(table: pd.DataFrame, mechanism: str, between: str, place: str) -> pd.Series:
@@ -174,7 +173,7 @@ def _saves_half(table: pd.DataFrame) -> Verdict:
     high = 1 - both.round_trip_lo_ns_one / both.round_trip_hi_ns_free
     reason = "of a free round trip a pin to one CPU saves " + ", ".join(
         f"{row.saved:.0%} ({row.mechanism}, {row.between})"
-        for row in each(saved.rename("saved").reset_index())
+        for row in saved.rename("saved").reset_index().itertuples(index=False)
     )
     if (low > 0.66).any():
         return Verdict(FAILS, f"{reason}: it saves more.")

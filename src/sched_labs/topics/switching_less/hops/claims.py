@@ -8,7 +8,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import count, holds_or_fails, one_row, some
-from sched_labs.draw.axes import number_text
+from sched_labs.core.words import number_text
 
 COROUTINE_ARTICLE = "an article on a web service with coroutines, quoted in a collection of switch benchmarks"
 THREAD_COST_ARTICLE = "an article on the costs of threads"

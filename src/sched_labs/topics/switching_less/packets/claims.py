@@ -6,7 +6,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, LATENCY_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import some
-from sched_labs.draw.axes import number_text
+from sched_labs.core.words import number_text
 
 KIND = "packets.udp"
 SERVICE_ARTICLE = "an article on a web service with coroutines, quoted in a collection of switch benchmarks"
