@@ -2,7 +2,7 @@
 # make book    set up, measure the chapters and build the book
 # make instructors    the book once more, with agendas and the notes on the labs, right answers among them
 # make test    set up and run the tests that an everyday change needs: test-computed on all CPUs, then test-measured
-# make test-all   the same, and then test-together (twenty times as many cases, guests in virtual time, small books, the book in a browser), test-beside (servers, other users) and test-rest (other guests, labs, five incidents)
+# make test-all   the same, and then test-together (twenty times as many cases, guests in virtual time, small books, the book in a browser), test-beside (servers, other users, guests, faults) and test-rest (labs, five incidents, programs with known troubles)
 # make test-incidents   every variant of every incident, and each of its repairs (an hour and a half)
 # make test-kernels   every kernel of the book, booted under QEMU (minutes)
 # make vm-test   the reader's virtual machine, made and booted under QEMU (root; a quarter of an hour)

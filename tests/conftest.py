@@ -87,12 +87,13 @@ _COMPUTE = (
     "test_stats",
     "test_tables",
 )
-# What servers, other users and other Pythons do, and not in what time: a file beside another one.
+# What servers, other users, other Pythons and guests do, and not in what time: a file beside another one.
 _BESIDE = (
     "test_book",
     "test_book_live",
     "test_book_server",
     "test_demo",
+    "test_faults",
     "test_fleet_live",
     "test_lent_groups",
     "test_probe_users",
@@ -116,7 +117,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         measures = fixtures & _MEASURE or item.get_closest_marker("measures")
         if (item.path.stem in _COMPUTE or "recorded_run" in fixtures) and not measures:
             item.add_marker("computes")
-        elif item.path.stem in _BESIDE:
+        elif item.get_closest_marker("computes"):
+            continue
+        elif item.path.stem in _BESIDE or item.get_closest_marker("guests"):
             item.add_marker("beside")
 
 

@@ -402,6 +402,14 @@ print(len(warmup.sweep(working_sets_bytes=[4096], access=["random"], save=False,
     assert third == "1"
 
 
+@pytest.mark.skipif(not shutil.which("taskset"), reason="taskset is not installed")
+@pytest.mark.parametrize("kind", ["balance.spread", "shootdown.calls", "runtimes.quota"])
+def test_what_takes_a_second_cpu_is_refused_on_one(own_folders: Path, kind: str) -> None:
+    command = [sys.executable, "-m", "sched_labs", "run", kind, "--profile", "tiny"]
+    done = subprocess.run(["taskset", "-c", str(ALLOWED[0]), *command], capture_output=True, text=True)
+    assert done.returncode == 2 and "CPU" in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
 def test_a_notebook_without_a_compiler_shows_the_recorded_run_and_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

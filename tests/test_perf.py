@@ -69,7 +69,7 @@ def sleeper() -> tuple[threading.Thread, threading.Event]:
     def sleeps() -> None:
         start.wait()
         for _ in range(50):
-            time.sleep(0.0002)
+            time.sleep(0.002)  # so long that no timer goes off before the thread sleeps
 
     thread = threading.Thread(target=sleeps)
     return thread, start

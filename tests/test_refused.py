@@ -79,6 +79,11 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"sizes_bytes": [1 << 40]}, "an eighth of the memory"), ({"trials": 0}, "0 trials"),
         ({"events": ["dreams"]}, "no event 'dreams'"),
     ],
+    "shootdown.calls": [
+        ({"call": "free"}, "munmap, madvise, mprotect"), ({"pages": 0}, "pages"), ({"pages": 257}, "pages"),
+        ({"bystanders": 0}, "bystanders"), ({"calls": 0}, "calls"), ({"trials": 0}, "trials"),
+        ({"pages": 256, "calls": 129}, "from 1 to 128"),
+    ],
     "tlb.switches": [
         ({"pages": [0]}, "from 1"), ({"pages": [1 << 40]}, "an eighth"), ({"trials": 0}, "0 trials"),
         ({"passes": 0}, "0 passes"), ({"events": ["dreams"]}, "no event 'dreams'"),
@@ -128,6 +133,9 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "wakeplace.sweep": [
         ({"workers": 0}, "workers"), ({"gap_us": 1}, "gap_us"), ({"trials": True}, "trials"),
         ({"duration_s": 0}, "duration_s"),
+    ],
+    "wakepath.parts": [
+        ({"gap_us": 1}, "gap_us"), ({"wakes": 0}, "wakes"), ({"trials": 0}, "trials"),
     ],
     "ticks.gaps": [
         ({"cpu": 9999}, "(?i)cpu"), ({"trials": 0}, "(?i)trials"), ({"duration_s": 0}, "(?i)duration_s"),
@@ -213,9 +221,17 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"workers": 17}, ""), ({"requests": 1}, ""), ({"trials": 0}, ""), ({"slow_us": -1}, ""),
         ({"period_us": 1}, ""),
     ],
+    "balance.spread": [
+        ({"situations": ["later"]}, "situations"), ({"situations": []}, ""), ({"hogs": 1}, "hogs"),
+        ({"hogs": 65}, "hogs"), ({"hold_ms": 10}, "hold_ms"), ({"watch_ms": 0}, ""), ({"trials": 0}, ""),
+    ],
     "inversion.waits": [
         ({"hogs": 0}, "hogs"), ({"nice": 0}, "nice"), ({"nice": 20}, "nice"), ({"hold_us": 0}, ""),
         ({"hand_overs": 0}, ""), ({"trials": 0}, ""),
+    ],
+    "eevdf.phases": [
+        ({"turn_us": 100}, "turn_us"), ({"short_us": 6000}, "short_us"), ({"phases": 1}, "phases"),
+        ({"trials": 0}, "trials"),
     ],
     "herd.wakeups": [
         ({"threads": 65}, ""), ({"events": 0}, ""),
@@ -232,6 +248,15 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "threads.creation": [
         ({"count": 0}, ""),
+    ],
+    "runtimes.quota": [
+        ({"runtimes": ["Ruby"]}, "runtimes does not take"), ({"quota_us": 900}, "takes a quota"),
+        ({"gap_us": 0}, "gap_us"), ({"request_us": 6000}, "request_us"), ({"trials": 0}, ""),
+        ({"duration_ms": 1}, "duration_ms"),
+    ],
+    "colocation.batch": [
+        ({"ways": ["nicely"]}, "ways does not take"), ({"demand_percent": 0}, "demand_percent"),
+        ({"work_us": 0}, "work_us"), ({"threads": 0}, ""), ({"crowd": 0}, "batch"), ({"trials": 0}, ""),
     ],
     "nested.groups": [
         ({"conditions": ["twins"]}, "conditions does not take"),

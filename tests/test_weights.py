@@ -117,6 +117,21 @@ def test_sessions_count_in_the_topmost_group_and_others_names_stay_theirs(tmp_pa
     assert "program21" not in set(table.name) and "another user's" in set(table.name)
 
 
+@pytest.mark.parametrize("shown", ["/", "/docker/4f2a"], ids=["namespace", "none"])
+def test_a_container_of_v1_is_no_root(tmp_path: Path, shown: str) -> None:
+    """With a control group namespace and without: what is mounted as the root is the container's group."""
+    _tree(tmp_path, f"30 20 0:26 {shown} /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n")
+    top = tmp_path / "sys/fs/cgroup/cpu"
+    top.mkdir(parents=True)
+    (top / "cpu.cfs_quota_us").write_text("-1\n")
+    (tmp_path / "proc/self/cgroup").write_text(f"4:cpu:{shown}\n")
+    (tmp_path / "proc/self/autogroup").write_text("/autogroup-7 nice 0\n")
+    with files.root(tmp_path):
+        assert cgroup.task_group(cgroup.hierarchy(Seen(), "cpu")).value == "its control group"
+        (top / "cgroup.sane_behavior").write_text("0\n")  # only the machine's own root has it
+        assert cgroup.task_group(cgroup.hierarchy(Seen(), "cpu")).value == "its session (autogroup)"
+
+
 def test_this_machines_own_group_is_among_them() -> None:
     table = weights.neighbours()
     assert len(table) and table.share_percent.between(0, 100).all() and table.yours.sum() <= 1
