@@ -219,6 +219,7 @@ CASES: list[Case] = [
     ("gomaxprocs-work", UNKNOWN, [counting("host", work=(90, 80, 95)), fitting()], "allow either"),
     ("gomaxprocs-work", UNKNOWN, [counting("host", throttled=2), fitting()], "Even with 2 threads"),
     ("gomaxprocs-work", UNKNOWN, [counting("host", work=(0, 0, 0)), fitting(work=(0, 0, 0))], "too short"),
+    ("gomaxprocs-work", UNKNOWN, [counting("host", work=(94, -INF, INF)), fitting()], "One trial"),
     ("runtime-counts", FAILS, [fitting(), fitting(**JAVA)], "2 in Go, 1 in Java"),
     ("runtime-counts", HOLDS, [fitting(**JAVA)], "1 in Java"),
     ("runtime-counts", UNKNOWN, [fitting(runtime="Python")], "Neither Go nor Java"),

@@ -59,9 +59,16 @@ def more_than(one: tuple[float, float], other: tuple[float, float], reason: str)
 
 def tail_ratio(above: pd.Series, below: pd.Series) -> tuple[float, float]:
     """How many times as long the p99 of one row is as that of the other: the ends of the interval."""
-    ends = [row[end] for row in (above, below) for end in ("p99_lo_ns", "p99_hi_ns")]
-    if not all(math.isfinite(end) and end > 0 for end in ends):
+    return ratio(above, below, "p99", "ns")
+
+
+def ratio(above: pd.Series, below: pd.Series, stem: str, unit: str) -> tuple[float, float]:
+    """How many times as large a quantity of one row is as that of the other: the ends of the interval."""
+    ends = [row[f"{stem}_{end}_{unit}"] for row in (above, below) for end in ("lo", "hi")]
+    if not all(math.isfinite(end) for end in ends):
         raise CannotTell("One trial says nothing about how trials vary.")
+    if min(ends) <= 0:
+        raise CannotTell("In some trial nothing came of it: it was too short.")
     return ends[0] / ends[3], ends[1] / ends[2]
 
 

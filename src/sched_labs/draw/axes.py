@@ -5,6 +5,7 @@ Times are a machine's, unless a figure is drawn under the clock of a guest: see 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -60,15 +61,35 @@ def range_text(low_ns: float, high_ns: float) -> str:
     return f"{low} to {high}"
 
 
-def _round_values(low: float, high: float) -> list[float]:
-    """Round values from low to high: powers of ten, with more between them where there is room."""
+# From few to many: what is between two powers of ten, and from how many of them on it would be too much.
+_BETWEEN: tuple[tuple[float, ...], ...] = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7))
+_ROOM = (3.2, 2.2, 0.6)
+
+
+def _round_values(low: float, high: float, fewer: int = 0) -> list[float]:
+    """Round values from low to high: powers of ten, with more between them where there is room.
+
+    fewer   so many steps coarser
+    """
     span = math.log10(high / low)
-    steps: tuple[float, ...] = (1,)
-    for room, finer in ((3.2, (1, 3)), (2.2, (1, 2, 5)), (0.6, (1, 1.5, 2, 3, 4, 5, 7))):
-        steps = finer if span < room else steps
+    steps = _BETWEEN[max(sum(span < room for room in _ROOM) - fewer, 0)]
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     ticks = [step * 10.0**e for e in range(first, last + 1) for step in steps]
     return [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
+
+
+def thin(ax: Axes) -> None:
+    """Fewer labels on a logarithmic horizontal axis of round values, until none touches the next one.
+
+    How much room they have is known once the layout made room for the rows' names: call it after that.
+    """
+    low, high = ax.get_xlim()
+    text = ax.xaxis.get_major_formatter()
+    for fewer in range(1, len(_BETWEEN)):
+        boxes = [label.get_window_extent() for label in ax.get_xticklabels() if label.get_text()]
+        if not any(one.padded(2).overlaps(after) for one, after in itertools.pairwise(boxes)):
+            return
+        _label(ax, "x", _round_values(low, high, fewer), text)
 
 
 def _axis(ax: Axes, which: str) -> Any:

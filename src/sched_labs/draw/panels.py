@@ -133,6 +133,10 @@ def dots(
             ax.set_title(panel.title, loc="left", x=0.0)
         if handles:
             drawing.legend(handles=handles, loc="outside upper left", ncols=1)
+        drawing.draw_without_rendering()
+        for ax, panel in zip(drawing.axes, panels, strict=True):
+            if panel.quantity in (TIME, NUMBER):
+                axes.thin(ax)
     return drawing
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -332,9 +333,10 @@ def judged(one: Subject) -> list[str]:
         if not claim.source or not claim.text.endswith("."):
             wrong.append(f"{claim.id}: a claim is a sentence, and says who said it.")
         try:
-            verdict = claim.check(one.result, one.table)
-        except SchedLabError as error:
-            wrong.append(f"{claim.id}: {error.what}")
+            with warnings.catch_warnings(action="error"):
+                verdict = claim.check(one.result, one.table)
+        except (SchedLabError, Warning) as error:
+            wrong.append(f"{claim.id}: {error}")
             continue
         if not verdict.reason.strip().endswith((".", "?", ".)")):
             wrong.append(f"{claim.id}: its reason on this run is no sentence: {verdict.reason!r}.")

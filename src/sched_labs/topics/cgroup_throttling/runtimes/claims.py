@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
-from sched_labs.claims.helpers import holds_or_fails, one_row, tail_ratio
+from sched_labs.claims.helpers import holds_or_fails, one_row, ratio, tail_ratio
 
 RARE = 5  # percent of the periods: fewer are throttled now and then by chance
 SLOWER = 1.25  # times, of p99: more than one period more or less in a short run
@@ -62,10 +62,7 @@ def _less_work(table: pd.DataFrame) -> Verdict:
     """
     host, fitting = _pair(table, "Go")
     _limited(host)
-    if not fitting.background_lo_percent:
-        raise CannotTell("In some start no work was done in the background: it was too short.")
-    least = host.background_lo_percent / fitting.background_hi_percent
-    most = host.background_hi_percent / fitting.background_lo_percent
+    least, most = ratio(host, fitting, "background", "percent")
     reason = (
         f"{host.background_percent:.0f} % of a CPU's work with GOMAXPROCS={host.threads}, "
         f"{fitting.background_percent:.0f} % with {fitting.threads}."
