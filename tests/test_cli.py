@@ -267,6 +267,33 @@ def test_ctrl_c_before_anything_was_measured_says_so(tmp_path: Path, place: Path
     assert out == "" and err == "sched-labs: stopped.\n"
 
 
+STOPPED_AT = """
+import runpy, signal, sys
+where, sys.argv[1] = sys.argv[1], "list"
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == where:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Stop())
+runpy.run_module("sched_labs", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "status"),
+    [("sched_labs.cli", -signal.SIGINT), ("argparse", -signal.SIGINT), ("sched_labs.fleet.cli", 130)],
+)
+def test_ctrl_c_while_modules_load_is_no_traceback(module: str, status: int) -> None:
+    done = subprocess.run([sys.executable, "-c", STOPPED_AT, module], capture_output=True, text=True)
+    assert done.returncode == status and "Traceback" not in done.stderr and done.stdout == "", done
+
+
+def test_ctrl_c_is_ignored_where_the_shell_says_so() -> None:
+    command = ["bash", "-c", f"trap '' INT; exec {sys.executable} -c '{STOPPED_AT}' argparse"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and "warmup.sweep" in done.stdout, done
+
+
 @pytest.mark.parametrize("command", ["doctor", "list", "--help"])
 def test_what_looks_around_loads_no_pandas(command: str) -> None:
     """Importing it takes longer than all that these commands do."""

@@ -26,9 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a locale without µ, a file name that is no text
             stream.reconfigure(errors="backslashreplace")
-    options = _parser().parse_args(arguments)
     with _ended_in_order():
-        return _do(options)
+        return _do(arguments)
 
 
 @contextmanager
@@ -45,8 +44,9 @@ def _ended_in_order() -> Iterator[None]:
             signal.signal(one, signal.SIG_DFL)
 
 
-def _do(options: argparse.Namespace) -> int:
+def _do(arguments: Sequence[str] | None) -> int:
     try:
+        options = _parser().parse_args(arguments)
         status = int(options.handler(options) or 0)
         sys.stdout.flush()
         return status
