@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from test_figures import made_histogram, made_matrix, made_warmup
 from sched_labs import draw as figures
 from sched_labs.draw import style
 
-FIGURES = "".join(figures.draw(make())._repr_html_() for make in (made_warmup, made_matrix, made_histogram))
 # What the figure sees of its surroundings: attributes of <html>, of <body>, the system's wish, the medium.
 PLACES = {
     "bare page, light system": ("", "", "light", "screen", "light"),
@@ -23,11 +23,16 @@ PLACES = {
 }
 
 
+@functools.cache
+def drawn() -> str:
+    return "".join(figures.draw(make())._repr_html_() for make in (made_warmup, made_matrix, made_histogram))
+
+
 def page_of(browser: Any, root: str, body: str, width: int = 1200, **context: Any) -> Any:
     page = browser.new_context(viewport={"width": width, "height": 900}, **context).new_page()
     page.set_content(
         f'<!doctype html><html lang="en" {root}><head><title>Figures</title></head>'
-        f"<body {body}><main><h1>Figures</h1>{FIGURES}</main></body></html>"
+        f"<body {body}><main><h1>Figures</h1>{drawn()}</main></body></html>"
     )
     return page
 

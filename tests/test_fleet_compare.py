@@ -39,7 +39,6 @@ print(time.monotonic() - began)
 """
 
 
-@pytest.mark.cases
 def test_of_a_thousand_machines_the_six_slow_ones_and_what_they_share_are_found(tmp_path: Path) -> None:
     """Within 20 s on two CPUs that have nothing else to do; here others may have them.  And 1 GiB."""
     fleets.lay(tmp_path, fleets.rows(1000, 20, slow=SLOW))
@@ -58,7 +57,6 @@ def test_of_a_thousand_machines_the_six_slow_ones_and_what_they_share_are_found(
     assert len(kept) == 1000 * 20 * 20 and set(kept["fact_microcode"]) == {"0xbad", "0x2b"}
 
 
-@pytest.mark.cases
 def test_fleets_without_a_common_trait_are_told_of_one_in_one_of_twenty_at_most() -> None:
     told = 0
     for seed in range(200):
