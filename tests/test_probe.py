@@ -682,6 +682,7 @@ def test_children_count_where_the_family_is_watched(scope: str) -> None:
         probe.start()
         parent.communicate("go\n")
         assert parent.wait() == 0
-        waits = probe.stop()
+        # Of a family others may be left; a process that ended ends the measurement by itself.
+        waits = probe.stop() if scope == "family" else list(probe)[-1]
     assert (waits.total >= 100) is (scope == "family")
     assert waits.ended_by == ("stopped" if scope == "family" else "processes ended")
