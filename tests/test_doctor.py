@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,8 @@ from sandbox import sandbox
 from sched_labs import machine, workloads
 from sched_labs.core import registry
 from sched_labs.core.errors import SchedLabError
-from sched_labs.machine import files
+from sched_labs.machine import files, host
+from sched_labs.machine.seen import Seen
 from sched_labs.probes import runqlat
 from sched_labs.reader.doctor import FIRST, Doctor, doctor
 
@@ -116,12 +118,12 @@ print(json.dumps([os.getuid(), os.getgid(), found.to_json(), found.text(), len(f
 
 @pytest.fixture
 def fit(monkeypatch: pytest.MonkeyPatch) -> machine.Machine:
-    """This machine, as if it had two CPUs, a compiler, BPF, groups of its own and a quiet host."""
+    """This machine, as if it had two CPUs, a compiler, BPF, groups, priorities and a quiet host."""
     monkeypatch.setattr(workloads, "build_all", dict)
     monkeypatch.setattr(runqlat, "available", lambda: runqlat.Availability(True))
     survey = machine.survey()
     facts = dict(survey.facts)
-    for key, value in {"cgroup.can_make": True, "host.steal_percent": 0.0}.items():
+    for key, value in {"cgroup.can_make": True, "host.steal_percent": 0.0, "policy.fifo": True}.items():
         facts[key] = replace(facts[key], value=value)
     return replace(survey, facts=facts, cpus_allowed=[0, 1])
 
@@ -144,10 +146,10 @@ def test_a_workshop_needs_the_workloads_and_two_cpus(
 
 def test_a_workshop_can_do_without_the_rest(fit: machine.Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     poor = dict(fit.facts)
-    for key, value in {"cgroup.can_make": False, "host.steal_percent": 12.4}.items():
+    for key, value in {"cgroup.can_make": False, "host.steal_percent": 12.4, "policy.fifo": False}.items():
         poor[key] = replace(poor[key], value=value)
     monkeypatch.setattr(runqlat, "available", lambda: runqlat.Availability(False, "no BCC"))
-    lacking = "without: BPF (no BCC); a group with a CPU quota; a quiet host (12 % steal)"
+    lacking = "without: BPF (no BCC); a group with a CPU quota; real-time priority; a quiet host (12 % steal)"
     line = Doctor(replace(fit, facts=poor)).line()
     assert line.startswith("ready") and line.endswith(f", 2 CPUs; {lacking}")
     assert (
@@ -155,3 +157,40 @@ def test_a_workshop_can_do_without_the_rest(fit: machine.Machine, monkeypatch: p
         .line()
         .endswith(f"; missing: a second CPU; {lacking}")
     )
+
+
+def test_a_machine_that_others_use_too_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("JUPYTERHUB_USER", "ada")
+    line = next(line for line in doctor(fresh=True).text().splitlines() if "shared with others" in line)
+    assert "by a JupyterHub, by Slurm" in line and "ada" not in line and "no sign" not in line
+
+
+def test_other_users_are_counted_and_services_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    for word in host._SHARED_BY:
+        monkeypatch.delenv(word, raising=False)
+    owners = {
+        "1": 0,
+        "20": 33,
+        "30": 1000,
+        "31": 1001,
+        "32": 1001,
+        "33": os.getuid(),
+        "34": 65534,
+        "35": None,
+    }
+    monkeypatch.setattr(files, "names", lambda _: [*owners, "self"])
+    monkeypatch.setattr(files, "owner", lambda path: owners[path.rpartition("/")[2]])
+    (fact,) = host.look_shared(Seen())
+    others = 2 - (os.getuid() in (1000, 1001))
+    assert fact.value == [f"with {others} other user{'s' * (others > 1)} whose processes are here"]
+    monkeypatch.setattr(files, "names", lambda _: ["1", "20"])
+    (fact,) = host.look_shared(Seen())
+    assert fact.value == [] and fact.why == "no sign of it"
+
+
+def test_of_an_emulated_machine_the_first_sentence_says_so() -> None:
+    survey = machine.survey()
+    for played in (True, False):
+        facts = survey.facts | {"host.emulated": replace(survey.fact("host.emulated"), value=played)}
+        assert ("an emulated machine" in Doctor(replace(survey, facts=facts)).sentence()) == played

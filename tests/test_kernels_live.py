@@ -22,7 +22,7 @@ from kernels import deterministic
 from sched_labs import kernels
 from sched_labs.core.errors import ParameterError, WorkloadError
 from sched_labs.core.registry import find
-from sched_labs.kernels import gallery, snapshots
+from sched_labs.kernels import gallery, qemu, snapshots
 from sched_labs.kernels.errors import GuestError, JobError, KernelError, PackageError, QemuError
 from sched_labs.machine.bpf import bcc_module
 from sched_labs.topics.other_kernels.eevdf.experiment import NOTHING, SITUATIONS
@@ -59,6 +59,17 @@ def test_the_survey_tells_cfs_from_eevdf_and_names_each_kernels_tunables() -> No
         assert found["cgroup.version"] in (2, "2", "v2")
         assert found["proc.schedstat"] is True
         assert "full" in found["tunable.preempt"]
+
+
+def test_an_emulated_processor_is_told_by_more_than_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """QEMU lends it any; without QEMU's signature the firmware and the clocks tell."""
+    for more in ("", ",tcg-cpuid=off"):
+        cpu = f"max,cx16=off,model-id=Made-Up-CPU{more}"
+        monkeypatch.setattr(qemu, "_emulated_cpu", lambda guest, cpu=cpu: cpu)
+        found = kernels.run(EEVDF, "survey", timing="vm-emulated").value["facts"]
+        assert found["cpu.model"]["value"] == "Made-Up-CPU"
+        assert found["host.emulated"]["value"] is True
+        assert (found["host.emulated"]["source"] == "CPUID") == (not more)
 
 
 @BOTH

@@ -444,6 +444,34 @@ def test_container(made: Callable[[constructed.Tree], Machine]) -> None:
     assert m.fact("kernel.scheduler").value == "EEVDF" and m.fact("kernel.slice_ns").value == 2_800_000
 
 
+@pytest.mark.parametrize(
+    ("arch", "cpuinfo", "files_", "played"),
+    [
+        ("x86_64", "flags\t: hypervisor", {"vendor": "QEMU", "clocks": "tsc hpet acpi_pm"}, True),
+        ("x86_64", "flags\t: hypervisor", {"vendor": "QEMU", "clocks": "kvm-clock tsc acpi_pm"}, False),
+        ("x86_64", "flags\t: hypervisor", {"vendor": "innotek GmbH", "clocks": "tsc"}, False),
+        ("x86_64", "flags\t: fpu", {"vendor": "QEMU", "clocks": "tsc"}, False),
+        ("aarch64", "CPU implementer\t: 0x00\nCPU part\t: 0x051", {"vendor": "QEMU"}, True),
+        ("aarch64", "CPU implementer\t: 0x41\nCPU part\t: 0xd0c", {"vendor": "QEMU"}, None),
+        ("aarch64", "CPU implementer\t: 0x41\nCPU part\t: 0xd0c", {}, False),
+    ],
+)
+def test_who_plays_the_processor(
+    arch: str,
+    cpuinfo: str,
+    files_: dict[str, str],
+    played: bool | None,
+    made: Callable[[constructed.Tree], Machine],
+) -> None:
+    places = {
+        "vendor": "/sys/class/dmi/id/sys_vendor",
+        "clocks": "/sys/devices/system/clocksource/clocksource0/available_clocksource",
+    }
+    tree = {places[name]: text for name, text in files_.items()}
+    m = made(tree | {"/proc/cpuinfo": f"processor\t: 0\n{cpuinfo}", "/proc/sys/kernel/arch": arch})
+    assert m.fact("host.emulated").value is played
+
+
 @pytest.mark.computes
 @pytest.mark.parametrize("wreck", ["", "garbage here\n", "-1", "\x00\xff: (\n: -", "999999999999999999999"])
 def test_no_broken_file_breaks_the_survey(wreck: str, tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ def _line(machine: str, said: dict[str, Any]) -> str:
         str(facts.get("model") or facts.get("hypervisor") or ""),
         said["instrument"],
         "measuring now" if said["busy"] else "",
+        f"shared {' and '.join(said['shared'])}" if said["shared"] else "",
         f"without: {'; '.join(said['lacks'])}" if said["lacks"] else "",
     ]
     return f"{machine[:8]}  " + ", ".join(part for part in parts if part)

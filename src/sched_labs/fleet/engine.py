@@ -323,10 +323,15 @@ def doctor(cluster: Cluster, kind: str = "", *, tell: Tell = lambda _: None) -> 
     answers: dict[str, dict[str, Any]] = {}
 
     def take(machine: str, said: dict[str, Any]) -> None:
-        facts, lacks = said.get("facts"), said.get("lacks")
+        def told(what: str) -> list[str]:
+            words = said.get(what)
+            return [_shown(str(one)) for one in words[:10]] if isinstance(words, list) else []
+
+        facts = said.get("facts")
         answers[machine] = {
             "facts": row.plain(facts) if isinstance(facts, dict) else {},
-            "lacks": [_shown(str(one)) for one in lacks[:10]] if isinstance(lacks, list) else [],
+            "lacks": told("lacks"),
+            "shared": told("shared"),
             "instrument": _shown(str(said.get("instrument") or "")),
             "busy": bool(said.get("holder")),
         }

@@ -13,8 +13,6 @@ from ..machine import files
 from ..probes import runqlat
 from . import row
 
-_EMULATED = "QEMU TCG CPU"  # what QEMU calls the processor that it plays and is not told to call otherwise
-
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
     """What `asked["do"]` says, done; {"why", "reason"} where it could not be.
@@ -42,6 +40,7 @@ def _survey(asked: dict[str, Any]) -> dict[str, Any]:
     lacks = [] if len(survey.cpus_allowed) > 1 else ["a second CPU"]
     lacks += [] if able.ok else [f"BPF ({able.why})"]
     lacks += [] if survey.fact("cgroup.can_make").value else ["a group with a CPU quota"]
+    lacks += [] if survey.fact("policy.fifo").value else ["real-time priority"]
     lacks += [] if survey.fact("pmu.available").value else ["hardware counters"]
     instrument = ""
     if asked.get("kind"):
@@ -51,6 +50,7 @@ def _survey(asked: dict[str, Any]) -> dict[str, Any]:
         "lacks": lacks,
         "instrument": instrument,
         "load": survey.fact("host.load").value,
+        "shared": survey.fact("host.shared").value,
         "holder": "" if not lock.holder() else "an experiment",  # it describes itself as it likes
     }
 
@@ -70,7 +70,7 @@ def _watch(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _found(result: Result) -> dict[str, Any]:
     # An experiment knows the guest's clock and no other; beside real machines its times are those of a guest.
-    if str(result.machine.get("cpu_model")).startswith(_EMULATED):
+    if machine.survey().fact("host.emulated").value:
         result.timing = "vm-emulated"
     return {"result": result.to_json(), "row": row.make(result, facts())}
 

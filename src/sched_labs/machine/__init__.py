@@ -19,7 +19,8 @@ text "none"; a list may be empty.
 - cache: l1d_bytes, l1i_bytes, l2_bytes, l3_bytes, line_bytes
 - numa: nodes
 - memory: total_bytes, available_bytes, page_bytes, huge_pages
-- host: hypervisor, wsl, container, pid_namespace, steal_percent, load, halt_poll_ns, kvm_halt_poll_ns
+- host: hypervisor, emulated, wsl, container, pid_namespace, shared, steal_percent, load, halt_poll_ns,
+  kvm_halt_poll_ns
 - pmu: available, events, missing, name, paranoid, context_switches
 - bpf: syscall, unprivileged, capable, btf, raw_tracepoints, tracepoints, tracefs, kprobes, fentry, bcc,
   libbcc

@@ -130,6 +130,14 @@ def link(path: str | Path) -> str | None:
         return None
 
 
+def owner(path: str | Path) -> int | None:
+    """The number of the user to whom a file belongs, None where there is none or we may not look."""
+    try:
+        return place(path).stat().st_uid
+    except OSError:
+        return None
+
+
 def cpu_list(text: str | None) -> list[int]:
     """The CPUs of a kernel list: "0-2,8" is [0, 1, 2, 8]; [] for None or "". ValueError for another text."""
     cpus: list[int] = []

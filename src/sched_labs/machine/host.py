@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 from collections.abc import Iterator
 
 from . import files
-from .facts import Fact, look
+from .facts import NOT_LOOKED, Fact, look
 from .seen import Seen
 
 # (text in the firmware's vendor and product, hypervisor): read without root on x86 and on arm64 servers.
@@ -68,8 +70,7 @@ def hypervisor(seen: Seen) -> Fact:
     told = files.read("/sys/hypervisor/type")
     if told:
         return Fact(key, told, "", "/sys/hypervisor/type")
-    offered = (files.read("/sys/devices/system/clocksource/clocksource0/available_clocksource") or "").split()
-    for clock in offered:
+    for clock in _clocks():
         if clock in _GUEST_CLOCK:
             return Fact(key, _GUEST_CLOCK[clock], "", f"clock source {clock} is offered")
     if "dummy-virt" in (files.read("/proc/device-tree/compatible") or ""):
@@ -79,6 +80,58 @@ def hypervisor(seen: Seen) -> Fact:
     return Fact(
         key, "none", "", "firmware, clock sources", "no sign of one; on this architecture that proves little"
     )
+
+
+def _clocks() -> list[str]:
+    return (files.read("/sys/devices/system/clocksource/clocksource0/available_clocksource") or "").split()
+
+
+@look({"host.emulated": "a program plays the processor"})
+def look_emulated(seen: Seen) -> Iterator[Fact]:
+    yield emulated(seen)
+
+
+def emulated(seen: Seen) -> Fact:
+    """Whether a program plays the processor, as QEMU's TCG does where it has no KVM.
+
+    Its name does not tell, for QEMU gives it any.  On x86 the hypervisor signs CPUID leaf 0x40000000 (QEMU's
+    target/i386/cpu.c); where that cannot be asked: QEMU's firmware, and none of KVM's clock.  On arm64 QEMU's
+    processor `max` is nobody's, and has the part number 'Q' (target/arm/tcg/cpu64.c).
+    """
+    key, told = "host.emulated", hypervisor(seen)
+    if told.value == "none":
+        return Fact(key, False, "", told.source, told.why)
+    if seen.arch == "x86_64":
+        if seen.live and (signature := _signature()):
+            return Fact(key, signature == "TCGTCGTCGTCG", "", "CPUID", f"the hypervisor signs as {signature}")
+        # KVM offers its clock to every guest that does not turn it off.
+        return Fact(key, told.value == "QEMU" and "kvm-clock" not in _clocks(), "", "firmware, clock sources")
+    parts = {(p.get("CPU implementer"), p.get("CPU part")) for p in seen.processors}
+    if parts == {("0x00", "0x051")}:
+        return Fact(key, True, "", "/proc/cpuinfo", "QEMU's own processor")
+    return Fact(key, None, "", "/proc/cpuinfo", "on this architecture a hypervisor does not say how it works")
+
+
+def _signature() -> str:
+    """The twelve letters at CPUID leaf 0x40000000; "" where no code may be made, as SELinux may forbid."""
+    code = bytes.fromhex(
+        "53"  # push %rbx
+        "89f8"  # mov %edi,%eax: the first argument is the leaf
+        "0fa2"  # cpuid
+        "891e894e04895608"  # mov %ebx,(%rsi); mov %ecx,4(%rsi); mov %edx,8(%rsi): the second, where it goes
+        "5bc3"  # pop %rbx; ret
+    )
+    try:
+        with mmap.mmap(-1, len(code), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as page:
+            page.write(code)
+            place = ctypes.c_char.from_buffer(page)
+            letters = ctypes.create_string_buffer(12)
+            ask = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_char_p)(ctypes.addressof(place))
+            ask(0x40000000, letters)
+            del place
+    except OSError:
+        return ""
+    return letters.raw.decode("ascii", "replace").rstrip("\0")
 
 
 @look({"host.container": "container", "host.pid_namespace": "pid namespace"})
@@ -122,6 +175,33 @@ def container(seen: Seen) -> Fact:
             key, "of some kind", "", "/proc/self/ns/pid", "this process has a pid namespace of its own"
         )
     return Fact(key, "none", "", "files, cgroup and namespace", "no sign of one")
+
+
+# What a program is started with by those who share out a machine.
+_SHARED_BY = {
+    "JUPYTERHUB_USER": "a JupyterHub",
+    "SLURM_JOB_ID": "Slurm",
+    "PBS_JOBID": "PBS",
+    "LSB_JOBID": "LSF",
+    "KUBERNETES_SERVICE_HOST": "Kubernetes",
+}
+_PEOPLE = range(
+    1000, 65534
+)  # user numbers of people (UID_MIN of login.defs); below are services, 65534: nobody
+
+
+@look({"host.shared": "shared with others"})
+def look_shared(seen: Seen) -> Iterator[Fact]:
+    """Who else may use this machine, as far as this process sees: others' runs are in its numbers."""
+    key, source = "host.shared", "/proc, environment"
+    if not seen.live:
+        yield Fact(key, None, "", source, NOT_LOOKED)
+        return
+    users = {files.owner(f"/proc/{name}") for name in files.names("/proc") if name.isdigit()}
+    others = len(users & set(_PEOPLE) - {os.getuid()})
+    told = [f"by {name}" for word, name in _SHARED_BY.items() if word in os.environ]
+    told += [f"with {others} other user{'s' * (others > 1)} whose processes are here"] * bool(others)
+    yield Fact(key, told, "", source, "" if told else "no sign of it")
 
 
 @look(

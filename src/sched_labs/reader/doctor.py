@@ -18,8 +18,8 @@ FIRST = (
     "kernel.release", "kernel.scheduler", "kernel.preemption", "kernel.hz", "kernel.lockdown", "clock.source",
     "cpu.model", "cpu.allowed", "cpu.smt", "cpu.governor", "cpu.turbo", "cache.l1d_bytes", "cache.l2_bytes",
     "cache.l3_bytes", "numa.nodes", "memory.available_bytes", "host.hypervisor", "host.container",
-    "host.steal_percent", "pmu.available", "bpf.btf", "bpf.bcc", "helper.installed", "cgroup.version",
-    "cgroup.can_make", "cgroup.task_group", "policy.fifo",
+    "host.shared", "host.load", "host.steal_percent", "pmu.available", "bpf.btf", "bpf.bcc",
+    "helper.installed", "cgroup.version", "cgroup.can_make", "cgroup.task_group", "policy.fifo",
 )  # fmt: skip
 
 
@@ -78,6 +78,8 @@ class Doctor:
             without.append(f"BPF ({able.why})")
         if not facts["cgroup.can_make"]:
             without.append("a group with a CPU quota")
+        if not facts["policy.fifo"]:
+            without.append("real-time priority")
         steal = facts["host.steal_percent"]
         if isinstance(steal, float) and steal > 5:
             without.append(f"a quiet host ({steal:.0f} % steal)")
@@ -90,6 +92,8 @@ class Doctor:
         facts = self.machine.provenance()
         cpus = len(self.machine.cpus_allowed)
         guest = "" if facts["hypervisor"] in (None, "none") else ", a virtual machine"
+        if self.machine.fact("host.emulated").value:
+            guest = ", an emulated machine: its times are no processor's"
         said = (
             f"This machine: {facts['cpu_model'] or facts['arch']}, {cpus} CPU{'' if cpus == 1 else 's'}, "
             f"Linux {str(facts['kernel']).partition('-')[0]} with {facts['scheduler']}{guest}."
