@@ -55,7 +55,8 @@ class Entry:
     function    the name of its function in the module `experiment`
     about       the first line of what it says of itself
     workloads   the programs that it starts
-    needs       what a machine must have: "bpf", "cgroup", "network", "pmu", "second CPU"
+    needs       what a machine must have: "bpf", "cgroup", "network", "pmu", "priority",
+               "second CPU"
     """
 
     kind: str

@@ -208,7 +208,8 @@ class Experiment:
     """A callable experiment.  `name` is also the kind of its results.
 
     workloads  the programs that it starts; a guest with another kernel gets these and no others
-    needs      what it cannot do without: "bpf", "cgroup", "network", "pmu", "second CPU"
+    needs      what it cannot do without: "bpf", "cgroup", "network", "pmu", "priority",
+               "second CPU"
     """
 
     name: str

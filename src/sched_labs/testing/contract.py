@@ -31,7 +31,7 @@ from .watch import Watched, watched
 _GUESSES = (Prediction(30, "ms"), Prediction(50, "%"), Prediction(64, "KiB"))
 # Numbers without a unit whose names say that they have none.
 _PURE = {"ratio", "share", "speedup", "ipc", "over", "times", "phase", "strength"}
-NEEDS = {"bpf", "cgroup", "network", "pmu", "second CPU"}
+NEEDS = {"bpf", "cgroup", "network", "pmu", "priority", "second CPU"}
 
 
 class ContractError(SchedLabError):

@@ -103,7 +103,13 @@ def instrument_sweep(survey: machine.Machine) -> Instrument:
     return Instrument("the worker's own clock")
 
 
-@experiment("policies.sweep", summarise=summarise_sweep, instrument=instrument_sweep, workloads=("periodic",))
+@experiment(
+    "policies.sweep",
+    summarise=summarise_sweep,
+    instrument=instrument_sweep,
+    workloads=("periodic",),
+    needs=("priority",),
+)
 def sweep(
     run: Run, *, hogs: int = 3, period_us: int = 2017, trials: int | None = None, wakes: int | None = None
 ) -> None:
@@ -277,7 +283,13 @@ def summarise_hog(result: Result) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-@experiment("policies.hog", summarise=summarise_hog, instrument=instrument_sweep, workloads=("hogpair",))
+@experiment(
+    "policies.hog",
+    summarise=summarise_hog,
+    instrument=instrument_sweep,
+    workloads=("hogpair",),
+    needs=("priority",),
+)
 def hog(run: Run, *, trials: int | None = None, real_time_s: float | None = None) -> None:
     """Put two hogs on one CPU, give them different policies, and see what the second one gets.
 
@@ -399,7 +411,11 @@ def instrument_admission(survey: machine.Machine) -> Instrument:
 
 
 @experiment(
-    "policies.admission", summarise=summarise_admission, instrument=instrument_admission, workloads=("burn",)
+    "policies.admission",
+    summarise=summarise_admission,
+    instrument=instrument_admission,
+    workloads=("burn",),
+    needs=("priority",),
 )
 def admission(run: Run, *, step_percent: int | None = None) -> None:
     """Reserve CPU time for one sleeping thread after the other, until the kernel refuses.

@@ -85,7 +85,13 @@ def instrument(survey: machine.Machine) -> Instrument:
     return Instrument("the waiter's clock, without a real-time waiter", f"SCHED_FIFO {fact.why}")
 
 
-@experiment("inversion.waits", summarise=summarise, instrument=instrument, workloads=("inversion",))
+@experiment(
+    "inversion.waits",
+    summarise=summarise,
+    instrument=instrument,
+    workloads=("inversion",),
+    needs=("priority",),
+)
 def waits(
     run: Run,
     *,
