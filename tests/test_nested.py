@@ -53,7 +53,7 @@ def test_constructed_groups_are_drawn(throttled: int, tmp_path: Path) -> None:
     assert ("nothing held it back" in figure.caption) == (throttled == 0)
     assert figure.caption.endswith(".") and "nan" not in figure.caption + figure.alt
     assert figure.save(tmp_path / "figure.svg").stat().st_size > 5000
-    with pytest.raises(ParameterError, match="no time axis"):
+    with pytest.raises(ParameterError, match="no axis on this figure"):
         made().plot(predictions=[figures.Prediction(1, "ms")])
 
 

@@ -222,30 +222,13 @@ def beside(ax: Axes, y: float, text: str, offset: float, weight: str = "normal")
     offset: from the axes' right edge to the text's, in points: a share of the width would move when the
     layout makes room.
     """
-    ax.annotate(
-        text,
-        (1, y),
-        xycoords=("axes fraction", "data"),
-        xytext=(offset, 0),
-        textcoords="offset points",
-        ha="right",
-        va="center",
-        fontsize=style.SMALL,
-        weight=weight,
-        annotation_clip=False,
-    )
+    _outside(ax, y, text, offset, ha="right", va="center", weight=weight)
 
 
 def right_of(ax: Axes, y: float, text: str, gap: float) -> None:
     """Write a value to the right of the axes, at a height of its data and `gap` points away."""
-    ax.annotate(
-        text,
-        (1, y),
-        xycoords=("axes fraction", "data"),
-        xytext=(gap, 0),
-        textcoords="offset points",
-        ha="left",
-        va="center_baseline",
-        fontsize=style.SMALL,
-        annotation_clip=False,
-    )
+    _outside(ax, y, text, gap, ha="left", va="center_baseline")
+
+
+def _outside(ax: Axes, y: float, text: str, offset: float, **look: Any) -> None:
+    note(ax, text, (1, y), (offset, 0), xycoords=("axes fraction", "data"), annotation_clip=False, **look)

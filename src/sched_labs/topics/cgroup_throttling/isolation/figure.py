@@ -9,9 +9,9 @@ import pandas as pd
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, also_in_legend, canvas, columns, draws, each
+from sched_labs.draw.panels import check_predictions
 
 KIND = "isolation.cpuset"
 WORDS = {
@@ -37,8 +37,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the victim's share of its CPU per condition, with its longest time off it."""
-    if predictions:
-        raise ParameterError("This figure has no time axis for a prediction.", "Leave predictions out.")
+    check_predictions([], predictions)
     table = frame(result)
     pale = None if recorded is None else frame(recorded).set_index("condition")
     with style.drawing():

@@ -11,9 +11,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, also_in_legend, canvas, columns, draws, each
+from sched_labs.draw.panels import check_predictions
 
 KIND = "nested.groups"
 WORDS = {
@@ -38,8 +38,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw how much CPU time the inner group had, and the throttled periods of both groups' cpu.stat."""
-    if predictions:
-        raise ParameterError("This figure has no time axis for a prediction.", "Leave predictions out.")
+    check_predictions([], predictions)
     table = frame(result)
     pale = None if recorded is None else frame(recorded).set_index("condition")
     with style.drawing():

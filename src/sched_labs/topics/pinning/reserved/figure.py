@@ -8,9 +8,9 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, canvas, columns, draws, each, machine_name
+from sched_labs.draw.panels import check_predictions
 
 KIND = "reserved.residents"
 MOST = 14  # rows; the rest is in the table
@@ -63,8 +63,7 @@ def _row_name(kind: str, name: str) -> str:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """A row per resident, a mark per condition: how often in a second."""
-    if predictions:
-        raise ParameterError("This figure has no time axis for a prediction.", "Leave predictions out.")
+    check_predictions([], predictions)
     table = frame(result)
     shown = table[table["shown"]]
     pale = None if recorded is None else frame(recorded)

@@ -10,9 +10,9 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, also_in_legend, canvas, columns, draws, each
+from sched_labs.draw.panels import check_predictions
 
 KIND = "smt.sharing"
 _COLUMNS = (
@@ -45,8 +45,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """A row per work and companion, in it a mark per placement: the speed, of that alone."""
-    if predictions:
-        raise ParameterError("This figure has no time axis for a prediction.", "Leave predictions out.")
+    check_predictions([], predictions)
     table = frame(result)
     pale = None if recorded is None else frame(recorded)
     shown = [row for row in _ROWS if ((table["pair"] == row[0]) & (table["work"] == row[1])).any()]

@@ -14,7 +14,6 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.textpath import TextPath
 
-from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
@@ -29,6 +28,7 @@ from sched_labs.draw.base import (
     listed,
     provenance,
 )
+from sched_labs.draw.panels import check_predictions
 
 KIND = "offcpu.stacks"
 _COLUMNS = ("role", "state", "stack", "times", "off_cpu_ns")
@@ -95,8 +95,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the flame graph.  A recorded one is told in words, because its functions are its own kernel's."""
-    if predictions:
-        raise ParameterError("A flame graph has no axis for a prediction.", "Compare it with the table.")
+    check_predictions([], predictions)
     table = frame(result)
     rows = int(table["depth"].max()) + 1
     with style.drawing():

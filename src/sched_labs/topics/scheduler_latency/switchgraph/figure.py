@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
-from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
@@ -25,6 +24,7 @@ from sched_labs.draw.base import (
     in_the_recorded_run,
     provenance,
 )
+from sched_labs.draw.panels import check_predictions
 
 KIND = "switchgraph.window"
 _COLUMNS = ("prev", "next", "state", "switches")
@@ -55,8 +55,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the graph.  A recorded one has threads of its own: it is told in words, not drawn."""
-    if predictions:
-        raise ParameterError("A graph has no axis for a prediction.", "Compare your guess with the table.")
+    check_predictions([], predictions)
     table = frame(result)
     names = _order(pd.unique(pd.concat([table["prev"], table["next"]])))
     with style.drawing():

@@ -7,9 +7,9 @@ import math
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from sched_labs.core.errors import ParameterError
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, canvas, columns, draws, each
+from sched_labs.draw.panels import check_predictions
 
 KIND = "classify.processes"
 LEAST = 0.5  # switches/s; fewer stand at the edge
@@ -38,8 +38,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the processes; a recorded set stands behind, without letters.  It has no axis for predictions."""
-    if predictions:
-        raise ParameterError("This figure has no axis for a prediction.", "Draw it without predictions.")
+    check_predictions([], predictions)
     table = frame(result)
     rates = table[[name for name in table if str(name).endswith("_per_s")]].to_numpy()
     high = max(float(rates.max()) * 3, 1000.0)
