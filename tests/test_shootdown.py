@@ -101,3 +101,13 @@ def test_a_killed_bystander_ends_the_workload(others: str) -> None:
         os.kill(workload.tids[-1], signal.SIGKILL)
         with pytest.raises(WorkloadError, match=r"was killed|SIGKILL"):
             list(workload.records())
+
+
+def test_none_and_one_interrupt_a_call_stand_apart_from_zero_on() -> None:
+    run = recorded("shootdown.calls")
+    assert run
+    calls, interrupts = run.plot().mpl.axes
+    assert (calls.get_xscale(), interrupts.get_xscale()) == ("log", "linear")
+    assert (
+        interrupts.get_xlim()[0] == 0 and interrupts.get_xlim()[1] >= run.summary().interrupts_per_call.max()
+    )

@@ -33,6 +33,7 @@ class Panel:
     quantity   time (ns), size (bytes), number, or share (0 to 1, linear)
     least      smaller values, zero among them, stand at the edge, hollow; for logarithmic panels
     guessed    whether the chapter asks for a prediction of it: others of the same unit show none
+    linear     rows of dots on an axis from zero, where nothing and one are what is to be told apart
     """
 
     title: str
@@ -42,6 +43,7 @@ class Panel:
     high: str | None = None
     least: float | None = None
     guessed: bool = True
+    linear: bool = False
 
     def text(self, value: float) -> str:
         """A value of this quantity in words."""
@@ -116,7 +118,9 @@ def dots(
         drawing = canvas((_HEAD + _ROW * count) * len(panels) + 24 + 20 * len(handles))
         for ax, panel in zip(_stack(drawing, len(panels)), panels, strict=True):
             marks = _marks(panel, predictions)
-            limits = _scale(ax, "x", panel, [table, *([] if pale is None else [pale])], marks)
+            limits = _scale(
+                ax, "x", panel, [table, *([] if pale is None else [pale])], marks, linear=panel.linear
+            )
             for y, row in enumerate(each(table)):
                 name = str(getattr(row, key))
                 before = None if pale is None else pale[pale[key] == name]
@@ -135,7 +139,7 @@ def dots(
             drawing.legend(handles=handles, loc="outside upper left", ncols=1)
         drawing.draw_without_rendering()
         for ax, panel in zip(drawing.axes, panels, strict=True):
-            if panel.quantity in (TIME, NUMBER):
+            if panel.quantity in (TIME, NUMBER) and not panel.linear:
                 axes.thin(ax)
     return drawing
 

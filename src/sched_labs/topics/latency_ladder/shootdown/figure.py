@@ -27,7 +27,7 @@ _PANELS = (
     Panel("how long the call takes", "call_ns", TIME, "call_lo_ns", "call_hi_ns"),
     Panel("interrupts of each other CPU, per call", "interrupts_per_call", NUMBER,
           "interrupts_lo_per_call", "interrupts_hi_per_call",
-          least=0.01, guessed=False),
+          guessed=False, linear=True),
 )  # fmt: skip
 _SELDOM = 0.5  # of the calls: what stops a thread less often is no shootdown for each call
 
@@ -64,6 +64,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         predictions=predictions,
         caption=_caption(table),
         title="Giving memory back, by what the other CPUs do",
+        alt="Dot plots: the times on a logarithmic axis, the counts on one from zero.",
     )
 
 
