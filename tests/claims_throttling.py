@@ -136,13 +136,22 @@ def counting(
     *,
     runtime: str = "Go",
     throttled: float = 90,
+    starts: tuple[float, float] | None = None,
     work: tuple[float, float, float] = (94, 93, 95),
     own: int = 2,
 ) -> dict[str, Any]:
-    """One runtime under a quota of one CPU, on two: p99 in ms and work in percent as (median, low, high)."""
+    """One runtime under a quota of one CPU, on two: p99 in ms and work in percent as (median, low, high).
+
+    starts   the interval of the throttled periods; without one all starts were alike
+    """
     row: dict[str, Any] = {"runtime": runtime, "setting": setting, "threads": 2 if setting == "host" else 1}
-    row |= {"own_threads": own, "throttled_percent": throttled}
-    for name, values, unit, scale in (("p99", p99, "ns", MS), ("background", work, "percent", 1.0)):
+    row["own_threads"] = own
+    share = (throttled, *(starts or (throttled, throttled)))
+    for name, values, unit, scale in (
+        ("p99", p99, "ns", MS),
+        ("background", work, "percent", 1.0),
+        ("throttled", share, "percent", 1.0),
+    ):
         for part, value in zip(("", "_lo", "_hi"), values, strict=True):
             row[f"{name}{part}_{unit}"] = value * scale
     return row
@@ -206,7 +215,14 @@ CASES: list[Case] = [
     ("own-cpu-quota", UNKNOWN, [beside("apart")], "did not measure apart, quota"),
     ("gomaxprocs-throttled", HOLDS, [counting("host"), fitting()], "0 % of the periods were throttled with"),
     ("gomaxprocs-throttled", FAILS, [counting("host"), fitting(throttled=40)], "40 % of the periods"),
-    ("gomaxprocs-throttled", UNKNOWN, [counting("host"), fitting(throttled=7)], "may be chance"),
+    (
+        "gomaxprocs-throttled",
+        UNKNOWN,
+        [counting("host"), fitting(throttled=7, starts=(0, 20))],
+        "differ too much",
+    ),
+    ("gomaxprocs-throttled", FAILS, [counting("host"), fitting(throttled=20, starts=(10, 30))], "10 to 30 %"),
+    ("gomaxprocs-throttled", UNKNOWN, [counting("host"), fitting(starts=(-INF, INF))], "One start"),
     ("gomaxprocs-throttled", UNKNOWN, [counting("host", throttled=2), fitting()], "Even with 2 threads"),
     ("gomaxprocs-throttled", UNKNOWN, [counting("host", **JAVA)], "did not measure Go with"),
     ("gomaxprocs-tail", HOLDS, [counting("host"), fitting()], "p99 48 ms with GOMAXPROCS=2, 20 ms with 1"),

@@ -382,7 +382,7 @@ def test_an_owner_and_its_intruders() -> None:
     assert len(result.data) == 2 * len(table)
     figure = result.plot(recorded=result)
     assert figure.caption.startswith("Of its CPU the thread had") and "nan" not in figure.alt
-    with pytest.raises(ParameterError, match="no time axis"):
+    with pytest.raises(ParameterError, match="no axis on this figure"):
         result.plot(predictions=[figures.Prediction(1, "ms")])
 
 
@@ -491,3 +491,21 @@ def workloads_of(pid: int) -> list[int]:
             if any(word.startswith(mark) for word in words):
                 found.append(int(entry.name))
     return found
+
+
+def test_what_is_usual_is_told_by_the_highest_demand_without_a_limit() -> None:
+    rows = [
+        *(
+            {"limit": "none", "demand_percent": 80, "neighbour": "idle", "latency_ns": 1e6}
+            for _ in range(100)
+        ),
+        *(
+            {"limit": "none", "demand_percent": 30, "neighbour": "idle", "latency_ns": 9e6}
+            for _ in range(100)
+        ),
+        *({"limit": "quota", "demand_percent": 90, "neighbour": "idle", "latency_ns": 9e6} for _ in range(9)),
+        *({"limit": "none", "demand_percent": 80, "neighbour": "busy", "latency_ns": 9e6} for _ in range(9)),
+    ]
+    requests = pd.DataFrame(rows).assign(waited_ns=0)
+    assert service.usual_ns(requests) == 1e6
+    assert service.usual_ns(requests[requests.limit == "quota"]) == float("inf")

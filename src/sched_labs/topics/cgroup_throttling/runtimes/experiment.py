@@ -47,7 +47,8 @@ def summarise(result: Result) -> pd.DataFrame:
     p50_ns, p99_ns, p99_lo_ns, p99_hi_ns   latency of requests from when they were due, all trials together
     background_percent, background_lo_percent, background_hi_percent   work that was done in the background,
                  of what one CPU does undisturbed
-    throttled_percent    throttled periods, of all that cpu.stat counted
+    throttled_percent, throttled_lo_percent, throttled_hi_percent   throttled periods, of those that cpu.stat
+                 counted in each start
     throttled_ns_per_s   throttled time, summed over CPUs, in each second
     requests, trials
     """
@@ -65,7 +66,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "p50_ns": float(cell.latency_ns.quantile(0.5)),
                 **stats.in_columns("p99", "ns", stats.pooled_quantile(cell.latency_ns, cell.trial, 0.99)),
                 **stats.spread("background", "percent", 100 * some.background_ns / some.elapsed_ns),
-                "throttled_percent": 100 * some.throttled_periods.sum() / max(some.periods.sum(), 1),
+                **stats.spread("throttled", "percent", 100 * some.throttled_periods / some.periods.clip(1)),
                 "throttled_ns_per_s": 1e9 * some.throttled_ns.sum() / some.elapsed_ns.sum(),
                 "requests": len(cell),
                 "trials": len(some),

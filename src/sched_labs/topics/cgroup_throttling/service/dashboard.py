@@ -30,7 +30,8 @@ def counters(result: Drawable) -> pd.DataFrame:
     throttled_ns_per_s      throttled time in each second, summed over CPUs: beyond a second where several are
                             held back
     throttled_periods_share what dashboards call throttling
-    delayed_share           requests that took longer than 99 % do without a limit; missing without those
+    delayed_share           requests that took longer than 99 % do without a limit at the highest demand;
+                            missing without those
     p99_ns                  of the requests
 
     Raises ResultError for a run without a limit.

@@ -7,6 +7,7 @@ own.  Every condition is given the same requests: the schedule comes from a seed
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -74,7 +75,8 @@ def summarise(result: Result) -> pd.DataFrame:
     p50_ns, p99_ns, p99_lo_ns, p99_hi_ns   latency from the due time, of the requests of all trials together;
                                p99's 95 % interval by how trials vary
     p999_ns                    the same; missing with fewer than 1,000 requests
-    beyond_percent             requests that took longer than p99_ns of those without a limit on idle CPUs
+    beyond_percent             requests that took longer than p99_ns of those without a limit on idle CPUs, at
+                               the highest demand (`usual_ns`)
     second_mode_ns             where those are densest; missing with fewer than 3 % of the requests
     periods, throttled_periods, throttled_percent   from cpu.stat
     throttled_ns_per_s         summed over CPUs, in each second
@@ -92,8 +94,7 @@ def summarise(result: Result) -> pd.DataFrame:
     blocks = result.tables["blocks"]
     data = result.data.assign(latency_ns=lambda d: d.latency_ns.fillna(d.waited_ns))
     keys = [*COLUMNS, "hogs"]
-    plain = data[(data.limit == "none") & (data.neighbour == "idle")]
-    usual = float(plain.latency_ns.quantile(0.99)) if len(plain) else np.nan
+    usual = usual_ns(data)
     rows = []
     for key, some in blocks.groupby(keys, sort=False):
         own = data[(data[keys] == pd.Series(dict(zip(keys, key, strict=True)))).all(axis=1)]
@@ -132,6 +133,17 @@ def summarise(result: Result) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def usual_ns(requests: pd.DataFrame) -> float:
+    """What 99 % of the requests did not exceed without a limit on idle CPUs, at the highest demand; infinite
+    where none were measured.
+
+    Other demands are not measured without a limit: what the limit adds at the highest is what the run shows.
+    """
+    plain = requests[(requests.limit == "none") & (requests.neighbour == "idle")]
+    plain = plain[plain.demand_percent == plain.demand_percent.max()]
+    return float(plain.latency_ns.fillna(plain.waited_ns).quantile(0.99)) if len(plain) else math.inf
 
 
 def _causes(blocks: pd.DataFrame) -> dict[str, float]:
@@ -371,10 +383,7 @@ def model_error(result: Result) -> pd.DataFrame:
                                are densest, and the difference in bins of a quarter of a doubling; missing
                                without a mode
     """
-    data = result.data
-    summary, computed = result.summary(), modelled(result)
-    plain = data[(data.limit == "none") & (data.neighbour == "idle")]
-    usual = float(plain.latency_ns.fillna(plain.waited_ns).quantile(0.99)) if len(plain) else np.inf
+    summary, computed, usual = result.summary(), modelled(result), usual_ns(result.data)
     counts: Counter[tuple[str, int]] = Counter()
     for about, run in _simulated(result):
         counts[about["limit"], about["demand_percent"]] += run.nr_throttled

@@ -25,7 +25,7 @@ from sched_labs.draw.base import (
     times_ns,
 )
 
-from .experiment import closest, modelled
+from .experiment import closest, modelled, usual_ns
 
 LATENCY, CONTENTION = "service.latency", "service.contention"
 BARS_PER_DOUBLING = 4
@@ -52,17 +52,16 @@ def frame(result: Drawable) -> pd.DataFrame:
     - limit, demand_percent, neighbour, hogs: the condition
     - low_ns, high_ns: the bar, a quarter of a doubling wide
     - requests, share_percent: how many requests of the condition took so long
-    - beyond: whether the bar lies beyond what all but a hundredth of the requests took without a limit
+    - beyond: whether the bar lies beyond what 99 % of the requests did not exceed without a limit, at the
+      highest demand
 
     A request that nobody had taken at the end counts with the time that it had waited until then.
     Raises ResultError when nothing was measured.
     """
     data = columns(result.data, (*_KEYS, "latency_ns", "waited_ns"), "This run of a service")
     data["latency_ns"] = data["latency_ns"].fillna(data["waited_ns"])
-    plain = data[(data["limit"] == "none") & (data["neighbour"] == "idle")]
-    usual = float(plain["latency_ns"].quantile(0.99)) if len(plain) else np.inf
     table = _bars_of(data)
-    table["beyond"] = table["low_ns"] >= usual
+    table["beyond"] = table["low_ns"] >= usual_ns(data)
     return table
 
 
