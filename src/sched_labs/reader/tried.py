@@ -52,6 +52,7 @@ VALUES: Mapping[str, Sequence[Mapping[str, str]]] = {
     "colocation.batch": [{"demand_percent": "80"}],
     "isolation.cpuset": [{"intruders": "4"}],
     "migration.cost": [{"working_sets_bytes": "1 MiB"}],
+    "balance.spread": [{"hogs": "3"}, {"hold_ms": "200"}],
     "pool.pinned": [{"workers": "4"}, {"long_us": "1000"}],
     "convoy.locks": [{"producers": "4"}, {"tries": "1"}],
     "inversion.waits": [{"hogs": "3"}, {"nice": "5"}],
@@ -61,6 +62,7 @@ VALUES: Mapping[str, Sequence[Mapping[str, str]]] = {
     "dispatch.ways": [{"workers": "2"}, {"slow_us": "0"}],
     "timers.aligned": [{"slack_us": "50"}],
     "packets.udp": [{"batch": "64"}],
+    "eevdf.phases": [{"turn_us": "12 ms"}, {"short_us": "3 ms"}],
 }
 
 _FIGURE = {"svg": str, "caption": str, "provenance": str, "width": float}  # as it is kept
