@@ -662,12 +662,13 @@ def test_schedstat_says_when_the_kernel_keeps_none(tmp_path: Path) -> None:
 
 # ---- families ----------------------------------------------------------------------------------------------
 
-# Its child, which begins on a line on stdin, sleeps a hundred times.
+# Its child, which begins on a line on stdin, sleeps until it left its CPU a hundred times: whoever is kept from
+# falling asleep for a millisecond does not leave it.
 PARENT = """
-import os, sys, time
+import os, resource, sys, time
 sys.stdin.readline()
 if os.fork() == 0:
-    for _ in range(100):
+    while resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw < 100:
         time.sleep(0.001)
     os._exit(0)
 os.wait()
