@@ -350,6 +350,15 @@ def test_whatever_a_machine_lacks_the_doctor_goes_on(fast: None, lacks: Any) -> 
     assert len(said) <= 10 and all(one.isprintable() and len(one) <= 300 for one in said)
 
 
+def test_the_doctor_says_with_whom_a_machine_is_shared(fast: None) -> None:
+    from sched_labs.fleet.cli import _line
+
+    told = {"a": ["by Slurm", "with 1 other user whose processes are here"], "b": []}
+    found = engine.doctor(FakeCluster({"a": "aa", "b": "bb"}, lambda worker: {"shared": told[worker]}))  # type: ignore[arg-type]
+    lines = {machine: _line(machine, said) for machine, said in found.answers.items()}
+    assert "shared by Slurm and with 1 other user" in lines["aa"] and "shared" not in lines["bb"]
+
+
 def _spoiled(answer: dict[str, Any], **changed: Any) -> dict[str, Any]:
     return {**answer, "row": {**answer["row"], **changed}}
 

@@ -662,8 +662,8 @@ def test_schedstat_says_when_the_kernel_keeps_none(tmp_path: Path) -> None:
 
 # ---- families ----------------------------------------------------------------------------------------------
 
-# Its child, which begins on a line on stdin, sleeps until it left its CPU a hundred times: whoever is kept from
-# falling asleep for a millisecond does not leave it.
+# Its child, which begins on a line on stdin, sleeps until it left its CPU a hundred times: whoever is kept
+# from falling asleep for a millisecond does not leave it.
 PARENT = """
 import os, resource, sys, time
 sys.stdin.readline()
