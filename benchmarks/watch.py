@@ -43,20 +43,14 @@ from sched_labs.watching.program import watch
 NO_HELPER = runqlat.Availability(False, "It was switched off for this bench.", "-")
 
 
-NOT_JUDGED, ITS_LOAD = "not judged", "its load generator"
+NOT_JUDGED = "not judged"
 
 
 def judged(
-    pid: int,
-    seconds: float,
-    *,
-    sick: bool,
-    names: tuple[str, ...],
-    never: tuple[str, ...] = (),
-    load: str = "",
+    pid: int, seconds: float, *, sick: bool, names: tuple[str, ...], never: tuple[str, ...] = ()
 ) -> str:
     """The name of the finding on top; of a healthy program, of one that blames the scheduling, if any, or
-    that it must not be told of (`never`).  `load`: who asks it, which may be named as a rival.
+    that it must not be told of (`never`).
     """
     found = watch(pid=pid, seconds=seconds, progress=False, save=False)
     rows = found.records("findings")
@@ -69,10 +63,7 @@ def judged(
     if name != "rival" or name in names:
         return name
     (size,) = (row["size_ms_per_s"] for row in rows if row["name"] == name)
-    rivals = found.records("rivals")
-    if not sick and load and rivals and rivals[0]["name"] == load[:15]:  # as much as the kernel keeps
-        return ITS_LOAD
-    strangers = [row for row in rivals if "/sched-labs" not in row["group"]]
+    strangers = [row for row in found.records("rivals") if "/sched-labs" not in row["group"]]
     return NOT_JUDGED if sum(row["cpu_ms_per_s"] for row in strangers) >= size else name
 
 

@@ -1,13 +1,16 @@
 """Does `watch` name what was done to a real server?  Some as Debian has them, under load.
 
-    apt-get install redis-server redis-tools nginx wrk haproxy memcached libmemcached-tools lighttpd \
-                    unbound dnsperf               # or: --root FOLDER, where they are unpacked
-    python benchmarks/watch_servers.py --seeds 5 [--seconds 3] [--servers redis nginx]
+    apt-get install redis-server redis-tools nginx wrk postgresql postgresql-contrib haproxy memcached \
+                    libmemcached-tools lighttpd unbound dnsperf
+    python benchmarks/watch_servers.py --seeds 5 [--seconds 3] [--servers redis nginx] [--load-cpus 1]
+
+With `--root FOLDER` they are unpacked there (`dpkg-deb -x`), all but PostgreSQL.
 
 Each server runs with nothing wrong about it, and with an injected quota, mask, neighbour or real-time thread.
-The load generator is a neighbour as well, so it gets a quarter of a CPU.  It gets that in bursts, in which it
-and the server fill two CPUs: where nothing was injected and the load generator is named as the rival, that is
-true, and counted apart.
+The load generator is a neighbour as well, so it gets a quarter of a CPU unless `--load-cpus` says otherwise.
+It gets that in bursts, in which it and the server fill two CPUs: a load generator that is named as a rival
+where nothing was injected is a false alarm.  A run is not judged where programs that are none of ours had a
+CPU for as long as a rival is said to have cost.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import troubles
-from watch import ITS_LOAD, NOT_JUDGED, judged
+from watch import NOT_JUDGED, judged
 
 from sched_labs.limits import cgroups
 from sched_labs.limits.cgroups import Group
@@ -82,12 +85,13 @@ server:
   pidfile: ""
   module-config: "iterator"
 """
-# Who asks each of them.
-SERVERS = {
-    **{"redis": "redis-benchmark", "nginx": "wrk", "haproxy": "wrk"},
-    **{"memcached": "memcaslap", "lighttpd": "wrk", "unbound": "dnsperf"},
-}
+SERVERS = ("redis", "nginx", "postgresql", "haproxy", "memcached", "lighttpd", "unbound")
 INJECTED = {"nothing": "nothing", "quota": "quota", "mask": "mask", "rival": "rival", "realtime": "realtime"}
+
+
+# Debian keeps a folder for each version beside the path, and the server serves nobody as root.
+POSTGRESQL = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+AS_POSTGRES = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
 
 
 class Programs:
@@ -95,7 +99,7 @@ class Programs:
 
     def __init__(self, root: Path | None) -> None:
         folders = [f"{root}/usr/{name}" for name in ("bin", "sbin")] if root else []
-        self.path = os.pathsep.join([*folders, os.environ["PATH"], "/usr/sbin"])
+        self.path = os.pathsep.join([*folders, *map(str, POSTGRESQL), os.environ["PATH"], "/usr/sbin"])
         self.environment = {"PATH": self.path}
         if root:
             libraries = sorted({str(file.parent) for file in root.rglob("*.so*")})
@@ -105,6 +109,17 @@ class Programs:
         if found := shutil.which(name, path=self.path):
             return found
         sys.exit(f"{name} is not here: the head of this file says which packages have it, or --root.")
+
+    def run(self, words: list[str], folder: str) -> None:
+        """A program that prepares something, and ends."""
+        subprocess.run(
+            [self.find(words[0]), *words[1:]],
+            cwd=folder,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
 
     @contextlib.contextmanager
     def running(self, words: list[str], group: Group, folder: str) -> Iterator[int]:
@@ -131,6 +146,24 @@ def serving(programs: Programs, server: str, group: Group, load: Group) -> Itera
         if server == "redis":
             words = ["redis-server", "--port", str(PORT), "--save", "", "--daemonize", "no"]
             asking = ["redis-benchmark", "-p", str(PORT), "-t", "get", "-c", "8", "-n", "100000000", "-q"]
+        elif server == "postgresql":
+            shutil.chown(folder, "postgres", "postgres")
+            programs.run([*AS_POSTGRES, "initdb", "-D", f"{folder}/data", "-A", "trust", "-N"], folder)
+            words = [*AS_POSTGRES, "postgres", "-D", f"{folder}/data", "-k", folder, "-h", "", "-F"]
+            asking = [
+                "pgbench",
+                "-h",
+                folder,
+                "-U",
+                "postgres",
+                "-n",
+                "-S",
+                "-c",
+                "2",
+                "-T",
+                "600",
+                "postgres",
+            ]
         elif server == "haproxy":
             Path(folder, "haproxy.cfg").write_text(HAPROXY.format(port=PORT))
             words = ["haproxy", "-db", "-q", "-f", "haproxy.cfg"]
@@ -154,6 +187,8 @@ def serving(programs: Programs, server: str, group: Group, load: Group) -> Itera
             asking = ["wrk", "-t1", "-c8", "-d600", f"http://127.0.0.1:{PORT}/"]
         with programs.running(words, group, folder) as pid:
             time.sleep(0.5)
+            if server == "postgresql":
+                programs.run(["pgbench", "-h", folder, "-U", "postgres", "-i", "-q", "postgres"], folder)
             with programs.running(asking, load, folder):
                 time.sleep(0.3)
                 yield pid
@@ -188,6 +223,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--servers", nargs="+", default=SERVERS, choices=SERVERS, metavar="SERVER")
     parser.add_argument("--root", type=Path, help="where the packages are unpacked (dpkg-deb -x)")
+    parser.add_argument("--load-cpus", type=float, default=0.25, help="what the load generator may use")
     parser.add_argument("--only", nargs="+", default=[], metavar="TROUBLE")
     options = parser.parse_args()
     if why := troubles.lacking():
@@ -198,24 +234,25 @@ def main() -> int:
             if options.only and trouble not in options.only:
                 continue
             seen = Counter(
-                one(programs, server, trouble, seed, options.seconds) for seed in range(options.seeds)
+                one(programs, server, trouble, seed, options.seconds, options.load_cpus)
+                for seed in range(options.seeds)
             )
-            tried = options.seeds - seen[NOT_JUDGED] - seen[ITS_LOAD]
+            tried = options.seeds - seen[NOT_JUDGED]
             others = ", ".join(f"{other} {times}" for other, times in seen.most_common() if other != name)
             print(f"{server:<8}{trouble:<12}{seen[name]:>4} of {tried}  {others}", flush=True)
     return 0
 
 
-def one(programs: Programs, server: str, trouble: str, seed: int, seconds: float) -> str:
+def one(programs: Programs, server: str, trouble: str, seed: int, seconds: float, load_cpus: float) -> str:
     """What `watch` said on top of one server with one trouble."""
     with (
         troubles.apart() as group,
-        cgroups.group("load", quota_us=25_000, weight=troubles.WEIGHT) as load,
+        cgroups.group("load", quota_us=round(1e5 * load_cpus), weight=troubles.WEIGHT) as load,
         serving(programs, server, group, load) as pid,
         injected(trouble, random.Random(seed), group, pid),
     ):
         sick = trouble != "nothing"
-        return judged(pid, seconds, sick=sick, names=(INJECTED[trouble],), load=SERVERS[server])
+        return judged(pid, seconds, sick=sick, names=(INJECTED[trouble],))
 
 
 if __name__ == "__main__":

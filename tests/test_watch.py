@@ -358,9 +358,9 @@ def cpu(number: int, **values: Any) -> dict[str, Any]:
 
 def rival(**values: Any) -> dict[str, Any]:
     given: dict[str, Any] = {
-        "pid": 9, "name": "stress", "cpu_ms_per_s": 900.0, "kernel": False, "policy": "OTHER", "nice": 0,
-        "group": "/", "group_weight": None, "session": "a", "allowed_cpus": "0,1", "took_it": 12,
-        "had_ms_per_s": None,
+        "pid": 9, "name": "stress", "cpu_ms_per_s": 900.0, "kernel": False, "client": False,
+        "policy": "OTHER", "nice": 0, "group": "/", "group_weight": None, "session": "a",
+        "allowed_cpus": "0,1", "took_it": 12, "had_ms_per_s": None,
     }  # fmt: skip
     return given | values
 
@@ -498,26 +498,54 @@ def test_the_other_end_of_a_unix_socket_is_found() -> None:
     if not unix_sockets_are_told():
         pytest.skip("this kernel does not tell who is at the other end of a Unix socket")
     ends = tuple(str(os.fstat(one.fileno()).st_ino) for one in (here, there))
-    assert {ends, ends[::-1]} <= set(clients.unix_pairs())
+    assert {ends, ends[::-1]} <= {(end.here, end.there) for end in clients.unix_ends()}
     with subprocess.Popen(["sleep", "100"], stdin=there) as server:
         there.close()
-        assert clients.others([server.pid], [os.getpid(), os.getppid()]) == [os.getpid()]
+        # Neither has a name: it cannot be told who came to whom.
+        assert clients.others([server.pid], [os.getpid(), os.getppid()]) == {os.getpid(): False}
         server.kill()
     here.close()
 
 
-def test_whoever_sends_to_a_datagram_socket_is_at_its_other_end() -> None:
-    if not unix_sockets_are_told():
+@contextlib.contextmanager
+def holding(end: socket.socket) -> Iterator[int]:
+    """A process that has this socket, in our stead."""
+    with end, subprocess.Popen(["sleep", "100"], stdin=end) as process:
+        end.close()
+        yield process.pid
+        process.kill()
+
+
+def address(name: str, tmp_path: Path) -> tuple[socket.AddressFamily, Any]:
+    if name == "a path":
+        return socket.AF_UNIX, str(tmp_path / "socket")
+    return (socket.AF_INET6 if ":" in name else socket.AF_INET), (name, 0)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "0.0.0.0", "::", "a path"])
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM], ids=["stream", "datagram"])
+def test_whoever_connects_came_to_the_one_that_listens(
+    name: str, kind: socket.SocketKind, tmp_path: Path
+) -> None:
+    family, bound = address(name, tmp_path)
+    if family == socket.AF_UNIX and not unix_sockets_are_told():
         pytest.skip("this kernel does not tell who is at the other end of a Unix socket")
-    with contextlib.ExitStack() as held:
-        here, there = (held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) for _ in range(2))
-        here.bind("")  # the kernel chooses a name
-        there.connect(here.getsockname())
-        server = held.enter_context(subprocess.Popen(["sleep", "100"], stdin=here))
-        held.callback(server.kill)
-        here.close()
-        assert clients.others([server.pid], [os.getpid(), os.getppid()]) == [os.getpid()]
-        assert clients.others([os.getpid()], [server.pid]) == [server.pid]
+    with socket.socket(family, kind) as listening:
+        try:
+            listening.bind(bound)
+        except OSError:
+            pytest.skip("this machine has no such addresses")
+        at = listening.getsockname()
+        asking = socket.socket(socket.AF_INET if name == "::" else family, kind)
+        if kind == socket.SOCK_STREAM:
+            listening.listen()
+        asking.connect(at if family == socket.AF_UNIX else ("127.0.0.1", at[1]))
+        answering = listening.accept()[0] if kind == socket.SOCK_STREAM else listening.dup()
+        with asking, holding(answering) as server:
+            if kind == socket.SOCK_DGRAM:
+                listening.close()
+            assert clients.others([server], [os.getpid(), os.getppid()]) == {os.getpid(): True}
+            assert not any(clients.others([os.getpid()], [server]).values())
 
 
 def unix_message(inode: int, *attributes: bytes, kind: int = 20) -> bytes:
@@ -531,11 +559,14 @@ def test_the_kernels_datagrams_about_unix_sockets_are_read() -> None:
     peer = struct.pack("=HHI", 8, 2, 4711)
     name = struct.pack("=HH", 9, 0) + b"@abcd"  # UNIX_DIAG_NAME, which is padded
     done, error = struct.pack("=IHHIIi", 20, 3, 2, 1, 0, 0), struct.pack("=IHHIIi", 36, 2, 0, 1, 0, -2)
-    both = [("11", "4711"), ("12", "")]
+    End = clients.UnixEnd
+    both = [End("11", "4711", True), End("12", "", True)]
     assert list(clients._messages(unix_message(11, name, peer) + unix_message(12, name))) == both
-    assert list(clients._messages(unix_message(11, peer) + unix_message(12) + done)) == both
+    bare = [End("11", "4711", False), End("12", "", False)]
+    assert list(clients._messages(unix_message(11, peer) + unix_message(12) + done)) == bare
     assert list(clients._messages(error + bytes(16))) == list(clients._messages(done)) == []
-    assert list(clients._messages(unix_message(13, struct.pack("=HH", 0, 2), peer))) == [("13", "4711")]
+    odd = struct.pack("=HH", 0, 2)  # shorter than itself
+    assert list(clients._messages(unix_message(13, odd, peer))) == [End("13", "4711", False)]
     for end in range(16 + 16):  # less than a message
         assert list(clients._messages(unix_message(11, peer)[:end]))[1:] == []
 
@@ -574,6 +605,48 @@ def test_a_rival_is_a_rival_where_the_other_cpus_are_full() -> None:
     threads, cpus = NARROW
     seen = window(threads, [cpus[0], cpus[1] | {"idle_ms_per_s": 0.0}], [rival()])
     assert found(seen, waits(other_task=400.0))[0].name == "rival"
+
+
+def test_a_client_on_the_programs_cpus_is_no_rival_and_a_stranger_is_one() -> None:
+    def names(lost: float, *rivals: dict[str, Any], **values: Any) -> list[str]:
+        return [one.name for one in found(window(rivals=list(rivals), **values), waits(other_task=lost))]
+
+    client = rival(pid=8, name="wrk", client=True, cpu_ms_per_s=450.0)
+    (only,) = found(window(rivals=[client]), waits(other_task=400.0))
+    assert (only.name, only.scheduling, only.size_ms_per_s) == ("nothing", True, 400.0)
+    assert only.title.startswith(
+        "Nothing is wrong with scheduling here: it shares its CPUs with its own client,"
+    )
+    assert "wrk (process 8)" in only.title and "450 ms" in only.evidence and "another machine" in only.attempt
+    assert names(50.0, client | {"cpu_ms_per_s": 60.0}) == ["nothing"]  # a small one is a client as well
+    assert names(50.0, client | {"cpu_ms_per_s": 60.0, "client": False}) == ["rival"]
+    # Each has its part, by the time for which it had the CPU, or else by the time that it used.
+    both = found(window(rivals=[rival(), client]), waits(other_task=399.0))
+    assert [(one.name, one.size_ms_per_s) for one in both] == [("rival", 266.0), ("own_client", 133.0)]
+    assert "stress" in both[0].title and not both[1].scheduling
+    had = [rival(had_ms_per_s=0.0), client | {"had_ms_per_s": 300.0}]
+    assert names(400.0, *had) == ["nothing"]
+    # Whoever else has the CPU is told of first.
+    limited = group(limit_cpus=0.5, periods=10, throttled_periods=9, throttled_ms_per_s=200.0)
+    seen = window(rivals=[client], groups=[limited])
+    assert [one.name for one in found(seen, waits(throttled=200.0, other_task=190.0))] == [
+        "quota",
+        "own_client",
+    ]
+
+
+def test_only_who_does_little_else_than_ask_is_a_client() -> None:
+    """The program runs 500 ms of every second: a batch job beside it is connected, and works for itself."""
+    batch = rival(client=True, cpu_ms_per_s=2100.0)
+    (first,) = found(window(rivals=[batch]), waits(other_task=400.0))
+    assert first.name == "rival" and "it is a client of the program, and works" in first.evidence
+    # A client of 50 ms does not keep a thread waiting for 400: that was somebody who is gone.
+    asking = rival(client=True, cpu_ms_per_s=50.0)
+    first, second = found(window(rivals=[asking]), waits(other_task=400.0))
+    assert (first.name, first.size_ms_per_s, second.name) == ("rival", 350.0, "own_client")
+    assert "none of them ran long enough" in first.title
+    queued = window(rivals=[asking], crowding=8.0)  # but eight threads in its queue
+    assert [one.name for one in found(queued, waits(other_task=400.0))] == ["nothing"]
 
 
 def test_the_larger_reason_comes_first() -> None:

@@ -232,26 +232,42 @@ assert not ctypes.CDLL(None).prctl(29, {slack_ns}, 0, 0, 0)  # PR_SET_TIMERSLACK
 while True:
     time.sleep({pause_us} / 1e6)
 """
-_SERVER = """
-import socket, threading
+_WORK = """
+import select, socket, sys, time
+def work(us):
+    end = time.thread_time() + us / 1e6
+    while time.thread_time() < end:
+        pass
+"""
+_SERVER = (
+    _WORK
+    + """
 listening = socket.create_server(("127.0.0.1", 0))
 print(listening.getsockname()[1], flush=True)
-connection, _ = listening.accept()
-while data := connection.recv(64):
-    connection.sendall(data)
+connected = []
+while True:
+    for one in select.select([listening, *connected], [], [])[0]:
+        if one is listening:
+            connected.append(one.accept()[0])
+        elif data := one.recv(64):
+            work(int(sys.argv[1]))
+            one.sendall(data)
+        else:
+            connected.remove(one)
 """
-_CLIENT = """
-import socket, sys, time
+)
+_CLIENT = (
+    _WORK
+    + """
 server = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 print("there", flush=True)
 while True:
-    end = time.thread_time() + 0.0005
-    while time.thread_time() < end:
-        pass
+    work(int(sys.argv[2]))
     server.sendall(b"?")
     server.recv(64)
-    time.sleep(0.005)
+    time.sleep(int(sys.argv[3]) / 1e6)
 """
+)
 
 
 @contextlib.contextmanager
@@ -299,20 +315,42 @@ def worked_naps(draw: random.Random, group: Group) -> contextlib.AbstractContext
 
 
 @contextlib.contextmanager
+def serving(group: Group, work_us: int) -> Iterator[tuple[str, int]]:
+    """The port and the process of a server that works so long for each answer."""
+    with script(group, _SERVER, str(work_us)) as server:
+        assert server.stdout
+        yield server.stdout.readline().strip(), server.pid
+
+
+@contextlib.contextmanager
 def asked(draw: random.Random, group: Group, limit_us: int | None = None) -> Iterator[int]:
     """A server, asked by a client with a limit."""
     limit = limit_us or draw.randint(2000, 4000)
-    with cgroups.group("client", quota_us=limit, weight=WEIGHT) as few, script(group, _SERVER) as server:
-        assert server.stdout
-        with script(few, _CLIENT, server.stdout.readline().strip()) as client:
-            assert client.stdout
-            client.stdout.readline()
-            yield server.pid
+    with (
+        cgroups.group("client", quota_us=limit, weight=WEIGHT) as few,
+        serving(group, 0) as (port, server),
+        script(few, _CLIENT, port, "500", "5000") as client,
+    ):
+        assert client.stdout
+        client.stdout.readline()
+        yield server
 
 
 def served(draw: random.Random, group: Group) -> contextlib.AbstractContextManager[int]:
     """The same with a client that has a CPU."""
     return asked(draw, group, 100_000)
+
+
+@contextlib.contextmanager
+def beside_clients(draw: random.Random, group: Group) -> Iterator[int]:
+    """A server whose clients fill the machine together with it: as many as there are CPUs."""
+    work_us = draw.randint(300, 1000)
+    with serving(group, work_us) as (port, server), contextlib.ExitStack() as stack:
+        for _ in _cpus():
+            client = stack.enter_context(script(group, _CLIENT, port, str(work_us), "0"))
+            assert client.stdout
+            client.stdout.readline()
+        yield server
 
 
 @contextlib.contextmanager
@@ -351,6 +389,7 @@ HEALTHY = [
     Case("worked naps", ("nothing",), worked_naps, ("idle_wakeups",)),
     Case("roomy quota", ("nothing",), roomy),
     Case("served", ("nothing",), served, ("client",)),
+    Case("own clients", ("nothing",), beside_clients),
 ]
 
 

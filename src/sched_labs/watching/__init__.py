@@ -12,7 +12,7 @@ Data flows one way:
 
     target      what is watched: a command, processes, a control group; found anew at every look
     looks       what /proc, /sys and control groups say at one moment, of threads, groups, CPUs and others
-    clients     who is at the other end of its connections, and waits itself
+    clients     who is at the other end of its connections, and whether that one came to it
     seen        two looks and what lies between them: how much of everything in the window
     causes      what the waits for a CPU were spent on: counted by the helper, else estimated
     findings    what that means, in words and numbers

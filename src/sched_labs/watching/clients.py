@@ -1,8 +1,10 @@
 """Who is at the other end of a program's connections on this machine, and how long that one waits.
 
-A load generator that waits for a CPU measures its own wait as the server's.  Source: proc_pid_net(5) and
-Documentation/networking/proc_net_tcp.rst for TCP; sock_diag(7) for Unix sockets, whose other ends /proc does
-not tell.  The latter only of the network namespace that we are in ourselves.
+A load generator that waits for a CPU measures its own wait as the server's, and one that has a CPU keeps the
+server from it.  It came to the server, where the server came to its own services: whoever listens is asked.
+Source: proc_pid_net(5) and Documentation/networking/proc_net_tcp.rst for TCP and UDP; sock_diag(7) for Unix
+sockets, whose other ends /proc does not tell.  The latter only of the network namespace that we are in
+ourselves, and the former only of the program's own.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from .target import after_name
 
 MOST_LOOKED_AT = 500  # processes whose descriptors are read
 _MAPPED = "0000000000000000FFFF0000"  # before an IPv4 address in /proc/net/tcp6
-_ESTABLISHED = "01"
+# net/tcp_states.h; an unconnected UDP socket is closed, to the kernel
+_ESTABLISHED, _CLOSED, _LISTENING = "01", "07", "0A"
 # linux/sock_diag.h, unix_diag.h, netlink.h
 _SOCK_DIAG, _BY_FAMILY, _REQUEST_DUMP = 4, 20, 0x301
-_CONNECTED, _SHOW_PEER, _PEER = 1, 4, 2
+_CONNECTED, _SHOW_NAME, _SHOW_PEER, _NAME, _PEER = 1, 1, 4, 0, 2
 
 
 @dataclass(frozen=True)
@@ -34,17 +37,16 @@ class Client:
     waiting_ms_per_s: float
 
 
-def others(pids: Iterable[int], candidates: Iterable[int]) -> list[int]:
-    """Those of the candidates that one of the processes has a connection to."""
+def others(pids: Iterable[int], candidates: Iterable[int]) -> dict[int, bool]:
+    """Those of the candidates that one of the processes has a connection to, and whether they came to it."""
     own = set(pids)
-    ends = _connections(next(iter(own))) if own else {}
     mine = {inode for pid in own for inode in _sockets(pid)}
-    far = {(there, here) for inode, (here, there) in ends.items() if inode in mine}
-    theirs = {inode for inode, pair in ends.items() if pair in far} - mine
-    # The socket of a datagram server knows none of those that are connected to it.
-    theirs |= {end for pair in unix_pairs() if mine.intersection(pair) for end in pair} - mine
+    ends = _internet_ends(next(iter(own)), mine) if own else {}
+    for end, came in _unix_ends(mine).items():
+        ends[end] = ends.get(end, False) or came
     looked = list(dict.fromkeys(pid for pid in candidates if pid not in own))[:MOST_LOOKED_AT]
-    return [pid for pid in looked if theirs and theirs & _sockets(pid)]
+    found = {pid: ends.keys() & _sockets(pid) for pid in looked} if ends else {}
+    return {pid: any(ends[end] for end in theirs) for pid, theirs in found.items() if theirs}
 
 
 def scheduled(pid: int) -> tuple[int, int]:
@@ -66,47 +68,100 @@ def since(before: dict[int, tuple[int, int]], names: dict[int, str], window_s: f
     ]
 
 
-def unix_pairs() -> Iterator[tuple[str, str]]:
-    """The inodes of both ends of each connected Unix socket; nothing where the kernel does not tell."""
+@dataclass(frozen=True)
+class UnixEnd:
+    """A connected Unix socket, by inodes; `there` is "" where the other end is not told.
+
+    The socket that a server accepts has the name of the one that it listens at; a client's has none.
+    """
+
+    here: str
+    there: str
+    named: bool
+
+
+def _unix_ends(mine: set[str]) -> dict[str, bool]:
+    """{inode at the other end of one of these sockets: whether it came to them}."""
+    known = {end.here: end for end in unix_ends()}
+    found = {end.there: end.named for end in known.values() if end.here in mine}
+    # The socket of a datagram server knows none of those that are connected to it.
+    found |= {end.here: True for end in known.values() if end.there in mine and end.there not in known}
+    return {end: came for end, came in found.items() if end not in mine}
+
+
+def unix_ends() -> Iterator[UnixEnd]:
+    """Both ends of each connected Unix socket; nothing where the kernel does not tell."""
     if not files.live():
         return
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _SOCK_DIAG) as asking:
             asking.setblocking(False)  # the kernel answers before sending and receiving return
-            body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 1 << _CONNECTED, 0, _SHOW_PEER, 0, 0)
+            show = _SHOW_NAME | _SHOW_PEER
+            body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 1 << _CONNECTED, 0, show, 0, 0)
             head = struct.pack("=IHHII", 16 + len(body), _BY_FAMILY, _REQUEST_DUMP, 1, 0)
             asking.sendto(head + body, (0, 0))
             while found := list(_messages(asking.recv(1 << 20))):
-                yield from (pair for pair in found if pair[1])
+                yield from (end for end in found if end.there)
     except OSError:  # a kernel without CONFIG_UNIX_DIAG, or a container that may not ask
         return
 
 
-def _messages(data: bytes) -> Iterator[tuple[str, str]]:
-    """(inode, inode of the other end or "") of each socket in a datagram; none at the end, or on an error."""
+def _messages(data: bytes) -> Iterator[UnixEnd]:
+    """Each socket in a datagram; none at the end, or on an error."""
     while len(data) >= 16:
         length, kind = struct.unpack_from("=IH", data)
         if kind != _BY_FAMILY or not 32 <= length <= len(data):
             return
-        (here,), attributes, there = struct.unpack_from("=I", data, 20), data[32:length], ""
+        (here,), attributes, there, named = struct.unpack_from("=I", data, 20), data[32:length], "", False
         while len(attributes) >= 4:
             size, name = struct.unpack_from("=HH", attributes)
+            named |= name == _NAME
             if name == _PEER and size == 8:
                 there = str(struct.unpack_from("=I", attributes, 4)[0])
             attributes = attributes[max(4, (size + 3) & ~3) :]
-        yield str(here), there
+        yield UnixEnd(str(here), there, named)
         data = data[(length + 3) & ~3 :]
 
 
-def _connections(pid: int) -> dict[str, tuple[str, str]]:
-    """{inode: (address here, address there)} in the network that a process sees."""
-    found = {}
-    for name in ("tcp", "tcp6"):
+def _internet_ends(pid: int, mine: set[str]) -> dict[str, bool]:
+    """{inode at the other end of one of these sockets: whether it came to them}, in a process's network."""
+    found: dict[str, bool] = {}
+    for protocol in ("tcp", "udp"):
+        rows = list(_rows(pid, protocol))
+        listened = {_port(here) for here, _, state, _ in rows if state == _LISTENING}
+        pairs = {
+            (there, here): _port(here) in listened
+            for here, there, state, inode in rows
+            if state == _ESTABLISHED and inode in mine
+        }
+        # A datagram server's socket knows none of those that are connected to it.
+        open_to_all = {here for here, _, state, inode in rows if state == _CLOSED and inode in mine}
+        for here, there, state, inode in rows:
+            if state != _ESTABLISHED or inode in mine:
+                continue
+            if (here, there) in pairs:
+                found[inode] = pairs[here, there]
+            elif {there, _anywhere(there), _anywhere(there, 32)} & open_to_all:
+                found[inode] = True
+    return found
+
+
+def _rows(pid: int, protocol: str) -> Iterator[tuple[str, str, str, str]]:
+    """(address here, address there, state, inode) of each socket in the network that a process sees."""
+    for name in (protocol, f"{protocol}6"):
         for line in (files.read(f"/proc/{pid}/net/{name}") or "").splitlines()[1:]:
             words = line.split()
-            if len(words) > 9 and words[3] == _ESTABLISHED:
-                found[words[9]] = (words[1].removeprefix(_MAPPED), words[2].removeprefix(_MAPPED))
-    return found
+            if len(words) > 9:
+                yield words[1].removeprefix(_MAPPED), words[2].removeprefix(_MAPPED), words[3], words[9]
+
+
+def _port(address: str) -> str:
+    return address.rpartition(":")[2]
+
+
+def _anywhere(address: str, digits: int = 8) -> str:
+    """The same port at whatever address: digits 8 for IPv4, 32 for IPv6."""
+    return f"{'0' * digits}:{_port(address)}"
 
 
 def _sockets(pid: int) -> set[str]:

@@ -51,6 +51,7 @@ class Seen:
     pause_s: float = 0.0
     slack_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     clients: list[Client] = field(default_factory=list)
+    came: set[int] = field(default_factory=set)  # processes that connected to the program, and are there
     crowding: float = 1.0  # of its threads that could run, so many were on one CPU's queue, on the average
     dropped: Dropped = field(default_factory=Dropped)
     waits: Waits | None = None
@@ -195,10 +196,10 @@ class Seen:
     @cached_property
     def rivals(self) -> pd.DataFrame:
         """Other processes that used the CPUs it may use, the busiest first: pid, name, cpu_ms_per_s, kernel,
-        policy, nice, group, group_weight, session, allowed_cpus,
-        took_it (switches from threads of ours that could go on), had_ms_per_s (while threads of ours waited
-        for it: from the timeline as far as it goes back, else estimated from the switches between its threads
-        and ours; None without both).  Those that had it come first.
+        client (whether it connected to the program), policy, nice, group, group_weight, session,
+        allowed_cpus, took_it (switches from threads of ours that could go on), had_ms_per_s (while threads of
+        ours waited for it: from the timeline as far as it goes back, else estimated from the switches between
+        its threads and ours; None without both).  Those that had it come first.
         """
         own, rows = {*self.last.pids, *self.first.pids, os.getpid()}, []
         took = self._took()
@@ -221,6 +222,7 @@ class Seen:
                     "name": now.name,
                     "cpu_ms_per_s": used,
                     "kernel": now.kernel,
+                    "client": pid in self.came,
                     "policy": looks.REALTIME.get(thread.policy if thread else now.policy, "OTHER"),
                     "nice": thread.nice if thread else now.nice,
                     "group": looks.group_name(pid),
@@ -325,6 +327,7 @@ _RIVALS = [
     "name",
     "cpu_ms_per_s",
     "kernel",
+    "client",
     "policy",
     "nice",
     "group",
@@ -340,6 +343,11 @@ def _threads_of(pid: int) -> set[int]:
     return {pid, *map(int, files.names(f"/proc/{pid}/task"))}
 
 
+def _connected(look: Look) -> dict[int, bool]:
+    """Who is at the other end of its connections, and whether they came to it."""
+    return clients.others(look.pids, (pid for pid, one in look.processes.items() if not one.kernel))
+
+
 class Watcher:
     """Looks at a target again and again, and spends at most SPENT of one CPU on it."""
 
@@ -351,8 +359,9 @@ class Watcher:
         self.sleeps: defaultdict[tuple[int, int], Counter[str]] = defaultdict(Counter)
         self.used_cpus: set[int] = set()
         self.slack_ns: dict[tuple[int, int], int] = {}
-        running = (pid for pid, one in self.first.processes.items() if not one.kernel)
-        self.clients = {pid: clients.scheduled(pid) for pid in clients.others(self.first.pids, running)}
+        connected = _connected(self.first)
+        self.came = {pid for pid, came in connected.items() if came}
+        self.clients = {pid: clients.scheduled(pid) for pid in connected}
         self.runnable = self.queues = (
             0  # threads that could run, and the CPUs that they were on, in all looks
         )
@@ -421,6 +430,7 @@ class Watcher:
     def seen(self) -> Seen:
         """What was seen from the first look until now."""
         last = Look(self.target.pids(), self.first.folders)
+        came = self.came | {pid for pid, came in _connected(last).items() if came}
         last.pids = sorted(self.pids | set(last.pids))
         self.latest |= last.threads
         return Seen(
@@ -437,6 +447,7 @@ class Watcher:
                 {pid: one.name for pid, one in last.processes.items()},
                 max(1e-3, (last.at_ns - self.first.at_ns) / 1e9),
             ),
+            came,
             self.runnable / self.queues if self.queues else 1.0,
             self.dropped,
         )

@@ -7,7 +7,7 @@ the waiting time is never told twice: a mask that crowds its threads is not also
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pandas as pd
 
@@ -33,13 +33,24 @@ def findings(seen: Seen, causes: Causes, costs: Costs) -> list[Finding]:
     waits = [one for find in WAITS for one in find(seen, causes) if _matters(one)]
     waits.sort(key=lambda one: -one.size_ms_per_s)
     locks = list(sleeps.locks(seen))
-    others = [*(one for find in OTHERS for one in find(seen)), *timing.idle(seen, causes)]
+    shared = [one for one in neighbours.own_client(seen, causes) if _matters(one)]
+    others = [*shared, *(one for find in OTHERS for one in find(seen)), *timing.idle(seen, causes)]
     others.sort(key=lambda one: -one.size_ms_per_s if one.size_ms_per_s == one.size_ms_per_s else 0.0)
     others += price.price(seen, costs)
     found = [*locks, *waits, *others] if _locks_first(locks, waits) else [*waits, *locks, *others]
-    if not waits:
-        found.append(_nothing(seen, causes))
-    return found
+    if waits:
+        return found
+    nothing = _nothing(seen, causes)
+    if shared and found[0] is shared[0]:
+        return [_beside_its_client(nothing, shared[0]), *found[1:]]
+    return [*found, nothing]
+
+
+def _beside_its_client(nothing: Finding, shared: Finding) -> Finding:
+    """Both as one: a reader who asks why a server waits is not to be left with the half of it."""
+    title = f"{nothing.title.removesuffix('.')}: {shared.title[0].lower()}{shared.title[1:]}"
+    evidence = f"{nothing.evidence} {shared.evidence}"
+    return replace(shared, name=nothing.name, title=title, evidence=evidence, scheduling=True)
 
 
 def _locks_first(locks: list[Finding], waits: list[Finding]) -> bool:

@@ -14,6 +14,7 @@ from .limits import container
 from .queues import idle_outside
 
 INTERRUPTED_MS = 250.0  # of every second of one of its CPUs
+MOST_ASKING = 4.0  # times what the program runs: a client that runs for longer does something else as well
 
 
 def realtime(seen: Seen, causes: Causes) -> Iterator[Finding]:
@@ -46,8 +47,9 @@ def realtime(seen: Seen, causes: Causes) -> Iterator[Finding]:
 def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
     if idle_outside(seen):
         return  # told of already
-    lost = causes.long.get("other_task", 0.0)
-    rows = seen.rivals[~seen.rivals["kernel"] & (seen.rivals["policy"] == "OTHER")]
+    lost = causes.long.get("other_task", 0.0) - _behind_clients(seen, causes)
+    rows = _ordinary(seen)
+    rows = rows[~_asking(rows, seen)]
     if rows.empty:
         yield Finding(
             "rival",
@@ -68,6 +70,8 @@ def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
     if top["had_ms_per_s"]:
         how_known = "the timeline has it" if seen.turns is not None else "its switches with it put it"
         evidence += f"; {how_known} on the CPU for {top['had_ms_per_s']:,.0f} ms/s of these waits"
+    if top["client"]:
+        evidence += f"; it is a client of the program, and works for more than {MOST_ASKING:g} times as long"
     weight, why = _heavier(top, own, seen)
     others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     yield Finding(
@@ -81,6 +85,56 @@ def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
         "counts only against threads of the same group or session.",
         PAGES["wait"],
     )
+
+
+def own_client(seen: Seen, causes: Causes) -> Iterator[Finding]:
+    """No fault: whoever asks a server on the server's machine is to know that both use the same CPUs."""
+    lost, rows = _behind_clients(seen, causes), _ordinary(seen)
+    rows = rows[_asking(rows, seen)]
+    if rows.empty or idle_outside(seen):
+        return
+    top, used = rows.iloc[0], float(rows["cpu_ms_per_s"].sum())
+    others, who = (f" and {len(rows) - 1} more", "They") if len(rows) > 1 else ("", "It")
+    yield Finding(
+        "own_client",
+        f"It shares its CPUs with its own client, {top['name']} (process {top['pid']}{others}).",
+        lost,
+        share_of(lost, seen, causes),
+        f"{top['name']} came to a port or socket at which the program listens. {who} used {used:,.0f} ms of "
+        f"every second, {used / 10 / max(1, len(seen.allowed)):,.0f}% of the CPUs that the program may use, "
+        f"and made it wait {lost:,.0f} ms, {how(causes)}.",
+        "A client that belongs on this machine, such as a proxy, is a neighbour like any other: then the "
+        "program waits in earnest. One in another network namespace (a container) is told of as a rival.",
+        f"Measure from another machine, or give {top['name']} CPUs of its own (`taskset`), and compare.",
+        PAGES["wait"],
+        False,
+    )
+
+
+def _ordinary(seen: Seen) -> pd.DataFrame:
+    """The others that share a CPU as it does: no threads of the kernel, none under a real-time policy."""
+    return seen.rivals[~seen.rivals["kernel"] & (seen.rivals["policy"] == "OTHER")]
+
+
+def _asking(rows: pd.DataFrame, seen: Seen) -> pd.Series[bool]:
+    """Which of them are clients that do little else than ask it."""
+    return rows["client"].astype(bool) & (rows["cpu_ms_per_s"] <= MOST_ASKING * seen.running)
+
+
+def _behind_clients(seen: Seen, causes: Causes) -> float:
+    """ms of every second that it waited for clients of its own, of what it waited for other programs.
+
+    The part that they had of the CPU that it waited for; and no more than they used at all, for each of its
+    threads that stood in the queue: the rest went to programs too short-lived to be among the rivals.
+    """
+    rows = _ordinary(seen)
+    asking, had = _asking(rows, seen), rows["had_ms_per_s"].astype(float).fillna(0.0)
+    if not had.any():
+        had = rows["cpu_ms_per_s"]
+    if not asking.any():
+        return 0.0
+    part = causes.long.get("other_task", 0.0) * float(had[asking].sum() / had.sum())
+    return min(part, max(1.0, seen.crowding) * float(rows["cpu_ms_per_s"][asking].sum()))
 
 
 def _heavier(top: Any, own: Any, seen: Seen) -> tuple[str, str]:
