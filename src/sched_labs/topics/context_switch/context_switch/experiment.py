@@ -125,7 +125,7 @@ def matrix(
         ("placements", placements, PLACEMENTS),
     ):
         checks.words(what, chosen, known)
-    trials = run.choose(tiny=3, quick=7, full=31) if trials is None else trials
+    trials = run.choose(tiny=3, quick=6, full=31) if trials is None else trials
     round_trips = run.choose(tiny=100, quick=300, full=1500) if round_trips is None else round_trips
     if trials < 1 or round_trips < 1:
         raise ParameterError("trials and round_trips start at 1.", "Leave them out to use the profile's.")

@@ -73,7 +73,7 @@ def switch(
     """
     usual = run.choose(tiny=[2, 16], quick=[2, 8, 32, 128, 512], full=[2**n for n in range(1, 11)])
     crowds = usual if threads is None else list(threads)
-    trials = run.choose(tiny=3, quick=9, full=15) if trials is None else trials
+    trials = run.choose(tiny=3, quick=6, full=15) if trials is None else trials
     yields = run.choose(tiny=1000, quick=20_000, full=100_000) if yields is None else yields
     if not crowds or any(not isinstance(n, int) or not 2 <= n <= MOST_THREADS for n in crowds):
         raise ParameterError(

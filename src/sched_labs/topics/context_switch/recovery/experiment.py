@@ -199,7 +199,7 @@ def curve(
     given = default_working_sets(run.profile, survey) if working_sets_bytes is None else working_sets_bytes
     sizes = list(given)
     partner = memory.thorough_partner(run.profile, survey) if partner_bytes is None else partner_bytes
-    trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials
+    trials = run.choose(tiny=3, quick=6, full=25) if trials is None else trials
     resumes = run.choose(tiny=2, quick=8, full=16) if resumes is None else resumes
     memory.check("working_sets_bytes", sizes, line)
     memory.check("partner_bytes", [partner], line)

@@ -110,7 +110,7 @@ def state(run: Run, *, trials: int | None = None, round_trips: int | None = None
     voluntary_switches and involuntary_switches of both sides, in_use_bytes.  The fact
     image_bytes is the size of the whole state, and the table components has the bytes of each component.
     """
-    trials = run.choose(tiny=3, quick=15, full=51) if trials is None else trials
+    trials = run.choose(tiny=3, quick=9, full=51) if trials is None else trials
     round_trips = run.choose(tiny=100, quick=1000, full=3000) if round_trips is None else round_trips
     if trials < 1 or round_trips < 1:
         raise ParameterError("trials and round_trips start at 1.", "Leave them out to use the profile's.")

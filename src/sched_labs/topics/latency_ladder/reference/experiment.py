@@ -103,7 +103,7 @@ def costs(
     hand_over the same system calls alone): operations, elapsed_ns, and the kernel's counts voluntary_switches
     and involuntary_switches.  The notes say what this kernel does against processor bugs.
     """
-    trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials
+    trials = run.choose(tiny=3, quick=6, full=25) if trials is None else trials
     batch_us = run.choose(tiny=100, quick=2000, full=10_000) if batch_us is None else batch_us
     _check(rungs, trials, batch_us)
     survey = machine.survey()

@@ -25,7 +25,9 @@ AT_ONCE_US = 100  # longer than a timer, an interrupt and a switch take
 NOTHING = "nothing"
 MOST_PHASES = 200
 WORK_US = 500  # shorter than any slice here, so that the sleeper is not taken off the CPU while it works
-SETTLE_US = 200_000  # for what the start left the kernel to do; virtual time skips it
+# For what the start left the kernel to do: as long as a guest needs, whose virtual time skips it, and here.
+SETTLE_US, SETTLE_HERE_US = 200_000, 20_000
+LONGEST_TICK_US = 10_000  # of Linux: HZ=100
 
 
 @dataclass(frozen=True)
@@ -118,18 +120,33 @@ def phases(
     cpu = placement.quiet_cpu()
     run.begin()
     run.parameters |= {"trials": trials, "cpu": cpu}
+    tick_us = round((machine.survey().tick_ns or 1000 * LONGEST_TICK_US) / 1000)
     for trial, name in starts.each(run, SITUATIONS, trials, label=str):
-        rows = wakes(name, cpu, turn_us=turn_us, short_us=short_us, phases=phases)
+        rows = wakes(
+            name, cpu, turn_us=turn_us, short_us=short_us, phases=phases, tick_us=tick_us,
+            settle_us=SETTLE_HERE_US,
+        )  # fmt: skip
         run.add([{"off": NOTHING, "situation": name, "trial": trial} | row for row in rows])
 
 
-def wakes(name: str, cpu: int, *, turn_us: int, short_us: int, phases: int) -> list[dict[str, Any]]:
+def wakes(
+    name: str,
+    cpu: int,
+    *,
+    turn_us: int,
+    short_us: int,
+    phases: int,
+    tick_us: int = LONGEST_TICK_US,
+    settle_us: int = SETTLE_US,
+) -> list[dict[str, Any]]:
     """One wake-up at each phase in the situation of that name: phase_ns, late_ns, joined_ns."""
     given = SITUATIONS[name]
     step_us = turn_us // phases
-    round_us = 20_000 * (1 + 8 * turn_us // 20_000)  # holds a wait before, a phase and a wait, and to spare
+    # Holds a wait before, a phase and a wait, each as long as a turn and the rest of a tick, and to spare;
+    # in full 20 ms, which every usual tick divides.
+    round_us = 20_000 * (1 + (3 * turn_us + 3 * tick_us + 4_000) // 20_000)
     words = ["--before", given.before, "--work-us", WORK_US, "--phases", phases, "--step-us", step_us]
-    words += ["--first-us", step_us // 2, "--round-us", round_us, "--settle-us", SETTLE_US]
+    words += ["--first-us", step_us // 2, "--round-us", round_us, "--settle-us", settle_us]
     deadline_s = 30 + 3 * phases * round_us / 1e6
     with workloads.start("phase", [str(word) for word in words], deadline_s=deadline_s) as threads:
         placement.pin(threads.tids, [cpu])

@@ -143,9 +143,9 @@ def spread(
     *,
     situations: Sequence[str] = tuple(SITUATIONS),
     hogs: int = 8,
-    hold_ms: int = 1000,
+    hold_ms: int = 400,
     trials: int | None = None,
-    watch_ms: int = 300,
+    watch_ms: int = 200,
 ) -> None:
     """Crowd hogs onto one CPU, let them go, and see how long they stay there.
 
@@ -154,7 +154,7 @@ def spread(
     hogs        how many threads compute all the time; "odd" has as many as CPUs, and one more
     hold_ms     how long they were held where they were held for long; it is 50 ms everywhere else
     trials      how often each situation is measured, each time with a new start; they take turns
-    watch_ms    how long they are watched after they were let go; "odd" five times as long
+    watch_ms    how long they are watched after they were let go; "odd" six times as long
 
     The hogs may then use all CPUs of this process, the last eight where there are more; they are crowded onto
     the last.  Who lets them go stands on the same CPU, and in "goes idle" on another.
@@ -195,7 +195,7 @@ def spread(
         if name in dropped:
             continue
         number = len(cpus) + 1 if given.odd else hogs
-        held_ms, watched_ms = (hold_ms if given.long else MOMENT_MS), watch_ms * (5 if given.odd else 1)
+        held_ms, watched_ms = (hold_ms if given.long else MOMENT_MS), watch_ms * (6 if given.odd else 1)
         words = ["--hogs", number, "--hold-ms", held_ms, "--watch-ms", watched_ms]
         words += ["--keep", number // 2 * given.half, "--to", ",".join(map(str, cpus))]
         words += ["--naps"] * given.naps

@@ -158,7 +158,7 @@ def cost(
     checks.words("touch", touch, TOUCH)
     if not isinstance(every_ms, int | float) or not 0 <= every_ms <= 1000:
         raise ParameterError(f"every_ms lies between 0 and 1,000 ms, not at {every_ms!r}.")
-    trials = run.choose(tiny=3, quick=7, full=25) if trials is None else trials
+    trials = run.choose(tiny=3, quick=6, full=25) if trials is None else trials
     if not isinstance(trials, int) or not 1 <= trials <= 10_000:
         raise ParameterError(
             f"{trials!r} trials cannot be made.", "Give a whole number from 3; intervals need them."

@@ -119,7 +119,7 @@ def sharing(
         raise ParameterError(
             f"This machine has none of these placements: {', '.join(placements)}.", "Add one_cpu."
         )
-    trials = run.choose(tiny=3, quick=7, full=25) if trials is None else trials
+    trials = run.choose(tiny=3, quick=6, full=25) if trials is None else trials
     window_ms = run.choose(tiny=5, quick=20, full=100) if window_ms is None else window_ms
     if trials < 1 or not 1 <= window_ms <= 10_000:
         raise ParameterError("trials start at 1, and window_ms lies between 1 and 10,000 ms.")

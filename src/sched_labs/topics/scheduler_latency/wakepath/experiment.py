@@ -131,7 +131,7 @@ def parts(run: Run, *, gap_us: int = 450, wakes: int | None = None, trials: int 
     for the haltpoll governor forgets only then that it has polled.
     """
     wakes = run.choose(tiny=20, quick=120, full=500) if wakes is None else wakes
-    trials = run.choose(tiny=1, quick=10, full=25) if trials is None else trials
+    trials = run.choose(tiny=1, quick=6, full=25) if trials is None else trials
     checks.whole("gap_us", gap_us, 20, 100_000)
     checks.whole("wakes", wakes, 5, MOST_WAKES)
     checks.whole("trials", trials, 1, 1000)

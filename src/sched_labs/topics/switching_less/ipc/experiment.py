@@ -145,7 +145,7 @@ def causes(
     """
     survey = machine.survey()
     block_ms = run.choose(tiny=20, quick=80, full=300) if block_ms is None else block_ms
-    trials = run.choose(tiny=2, quick=7, full=15) if trials is None else trials
+    trials = run.choose(tiny=2, quick=6, full=15) if trials is None else trials
     size = _set(survey) if set_bytes is None else set_bytes
     stream = _stream(run, survey) if stream_bytes is None else stream_bytes
     _check(survey, size, stream, switch_every_us, block_ms, trials)
