@@ -54,6 +54,9 @@ static char *map(size_t bytes)
     if (memory == MAP_FAILED)
         lab_fail("cannot map %zu bytes", bytes);
     madvise(memory, bytes, MADV_NOHUGEPAGE);
+#ifdef MADV_POPULATE_WRITE /* Linux 5.14: all pages in one call, which takes half of the time of a fault for each */
+    madvise(memory, bytes, MADV_POPULATE_WRITE);
+#endif
     memset(memory, 0, bytes);
     return memory;
 }

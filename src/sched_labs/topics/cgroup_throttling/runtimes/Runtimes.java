@@ -29,7 +29,7 @@ public class Runtimes {
     static long calibrate() {
         final long turns = 20_000;
         long best = Long.MAX_VALUE;
-        for (int i = 0; i < 3000; i++) {
+        for (int i = 0; i < 1000; i++) {
             long start = System.nanoTime();
             work(turns);
             best = Math.min(best, System.nanoTime() - start);

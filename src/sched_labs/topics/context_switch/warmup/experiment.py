@@ -206,7 +206,7 @@ def sweep(
         grid = [size for size in default_grid(run.profile, survey) if own and size < partner]
     else:
         grid = sorted(set(grid_partners_bytes))
-    trials = run.choose(tiny=3, quick=5, full=15) if trials is None else trials
+    trials = run.choose(tiny=3, quick=4, full=15) if trials is None else trials
     line = survey.line_bytes
     _check(sizes, partner, access, between, trials, line, survey)
     if sharing not in SHARING:

@@ -204,7 +204,7 @@ def pinned(
     fact intruder_policy is the policy that the intruder could have.
     """
     survey = machine.survey()
-    duration_s = run.choose(tiny=0.06, quick=0.14, full=1.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.06, quick=0.11, full=1.0) if duration_s is None else duration_s
     trials = run.choose(tiny=2, quick=6, full=9) if trials is None else trials
     hot = _hot(survey) if hot_bytes is None else hot_bytes
     a_session = max(4096, hot // 4) if session_bytes is None else session_bytes

@@ -90,7 +90,7 @@ def compared(run: Run, *, cpu: int | None = None, duration_s: float | None = Non
     Facts: slack_ns, the timer slack that programs inherit here.
     """
     cpu = placement.quiet_cpu() if cpu is None else cpu
-    duration_s = run.choose(tiny=0.15, quick=0.6, full=4.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.15, quick=0.4, full=4.0) if duration_s is None else duration_s
     checks.cpu(cpu)
     checks.seconds("duration_s", duration_s, 0.05, LONGEST_S)
     trials = run.choose(tiny=1, quick=3, full=9)

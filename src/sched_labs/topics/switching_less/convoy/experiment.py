@@ -113,7 +113,7 @@ def locks(
     """
     items = run.choose(tiny=20_000, quick=600_000, full=1_000_000) if items is None else items
     trials = run.choose(tiny=2, quick=5, full=11) if trials is None else trials
-    budget_ms = run.choose(tiny=40, quick=150, full=15_000) if budget_ms is None else budget_ms
+    budget_ms = run.choose(tiny=40, quick=110, full=15_000) if budget_ms is None else budget_ms
     _check(locks, producers, items, tries, trials, budget_ms)
     run.begin()
     run.parameters |= {"items": items, "trials": trials, "budget_ms": budget_ms}

@@ -32,7 +32,7 @@
 
 enum condition { ALONE, SWITCHES, BARE, SIBLING, STREAMER, BUSY, CONDITIONS };
 static const char *const names[CONDITIONS] = {"alone", "switches", "bare", "sibling", "streamer", "busy"};
-enum { START_NS = 3000000 };
+enum { START_NS = 8000000, PIECE_LINES = 4096 };
 
 static struct {
     size_t set, line, partner, stream;
@@ -164,7 +164,7 @@ static void measure(long trial, enum condition condition, void **line)
     if (helper >= 0)
         sem_post(&helpers[helper].go);
     for (int64_t under_way = lab_now_ns() + START_NS; lab_now_ns() < under_way;)
-        line = walk_ring(line, (size_t)round);
+        line = walk_ring(line, PIECE_LINES);
     long waited = waited_ns(), lines = 0;
     struct lab_tally tally = lab_tally_now();
     lab_events_on(&events);

@@ -165,7 +165,7 @@ def memory(
     each CPU), each as a change from before; cpu_share while the threads slept.
     """
     threads = run.choose(tiny=50, quick=2000, full=10_000) if threads is None else threads
-    trials = run.choose(tiny=2, quick=4, full=9) if trials is None else trials
+    trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
     if not 1 <= threads <= MOST_THREADS or trials < 1 or not stacks_bytes or min(stacks_bytes) < 16 * KIB:
         raise ParameterError(
             f"{threads} threads with stacks of {list(stacks_bytes)} bytes cannot be measured.",
