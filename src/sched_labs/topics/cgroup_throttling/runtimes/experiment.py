@@ -121,7 +121,7 @@ def quota(
     checks.whole("gap_us", gap_us, 100, 1_000_000)
     checks.whole("request_us", request_us, 1, gap_us)
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    duration_ms = run.choose(tiny=100, quick=700, full=1000) if duration_ms is None else duration_ms
+    duration_ms = run.choose(tiny=200, quick=700, full=1000) if duration_ms is None else duration_ms
     checks.whole("trials", trials, 1, 1000)
     checks.whole("duration_ms", duration_ms, 50, 60_000)
     threads = {"host": len(machine.survey().cpus_allowed), "quota": math.ceil(quota_us / period_us)}
