@@ -22,7 +22,7 @@ from sched_labs.steer import knobs, placement, policies
 MOST_HOGS = 64  # of burn.c
 MOST_GAPS = 200_000  # a worker keeps this many
 CUSTOM_AMONG = 4  # hogs, where slices of their own are tried, and a longer one of the kernel's
-ROUNDS = 8  # of those slices at least in a trial, whose first and last turns are cut off
+ROUNDS = 6  # of those slices at least in a trial, whose first and last turns are cut off
 KERNELS = ("base_slice_ns", "min_granularity_ns")  # the kernel's own slice: EEVDF's knob, and CFS's nearest
 
 
@@ -110,7 +110,7 @@ def sweep(
     moved_slice_ns    what the kernel's own slice is set to for one more row of four hogs, and put back; None:
                       leave it alone.  Left out with a note where this user may not, or where it is longer
     trials            how often each is measured; the numbers take turns
-    duration_s        of each trial; one with long slices lasts long enough for eight rounds of them
+    duration_s        of each trial; one with long slices lasts long enough for six rounds of them
 
     Data: one row per turn: trial, hogs, wished_slice_ns, moved_slice_ns, worker, stint_ns (how long it ran),
     gap_ns (how long it had waited before that).  A gap in which the kernel counted no involuntary switch was
