@@ -50,8 +50,9 @@ instructors: $(VENV)/installed
 test-computed test-measured test-together test-beside test-rest test-incidents test-kernels faults check bench bench-trust bench-peers bench-agreement bench-book: SYSTEM_OPTIONS := --tests
 
 PYTEST := $(VENV)/bin/python -m pytest
-# Whoever is done first takes over from the others; each has the library and a browser in its memory.
-SEVERAL := -n auto --maxprocesses 4
+# One more than there are CPUs, as there is always one that waits; each has the library and a browser in its memory.
+SEVERAL := -n $(shell n=$$(nproc); echo $$((n < 3 ? n + 1 : 4)))
+# Whoever is done first takes over from the others.
 TOGETHER := $(SEVERAL) --dist worksteal
 LONG := guests or pages or opened or labs or system
 # TESTS="tests/test_lock.py ...": these only.  Status 5 says that none of them belongs to this part.
@@ -73,7 +74,7 @@ test-together: $(VENV)/installed-test
 	SCHED_LABS_CASES=20000 $(PYTEST) $(TOGETHER) -m "computes and ($(LONG) or cases)" $(CHOSEN)
 
 test-beside: $(VENV)/installed-test
-	$(PYTEST) $(SEVERAL) --dist loadfile -m beside $(CHOSEN)
+	$(PYTEST) $(SEVERAL) --dist loadfile --no-loadscope-reorder -m beside $(CHOSEN)
 
 test-rest: $(VENV)/installed-test
 	$(PYTEST) -m "($(LONG)) and not (computes or beside or variants)" $(CHOSEN)

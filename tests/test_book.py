@@ -17,7 +17,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from conftest import ROOT, SmallBook, apart, run_book
+from conftest import ROOT, apart, run_book
 
 from sched_labs.book import command, pages
 from sched_labs.book.behind import Board
@@ -86,36 +86,6 @@ def test_what_the_pages_cannot_be_told_stops_no_measuring(tmp_path: Path) -> Non
 
 def build(root: Path, *options: str, data: Path) -> subprocess.CompletedProcess[str]:
     return run_book("build", "--root", str(root), "--profile", "tiny", *options, data=data)
-
-
-# ---- a book that Sphinx made ----
-
-
-def test_a_chapter_is_run_and_its_outputs_reach_the_page(small_book: SmallBook) -> None:
-    root = small_book.root
-    page = (root / "_build/html/notebooks/02-latency-ladder.html").read_text(encoding="utf-8")
-    assert "profile tiny" in page
-    assert "<mfrac>" in page, "mathematics is MathML"
-    # Whatever a cell drops lands in _build; the sources are as they were.
-    assert not list(root.rglob("notebooks/dropped")) and (root / "_build/run/dropped").exists()
-    assert {p.name: p.read_bytes() for p in (root / "notebooks").iterdir()} == {
-        p.name: p.read_bytes() for p in SMALL.iterdir()
-    }
-
-
-def test_a_failing_cell_fails_the_build_whose_pages_show_how_far_it_came(small_book: SmallBook) -> None:
-    said = small_book.built.stdout
-    assert small_book.built.returncode == 1
-    assert "notebooks/03-scheduler-latency: cell 2 failed" in said and said.count(" failed") == 1
-    assert "this cell is meant to fail" in said
-    page = (small_book.root / "_build/html/notebooks/03-scheduler-latency.html").read_text(encoding="utf-8")
-    assert "profile tiny" in page
-
-
-def test_the_book_builds_without_a_network(small_book: SmallBook) -> None:
-    if small_book.network:
-        pytest.skip(small_book.network)
-    assert (small_book.root / "_build/html/book/intro.html").is_file()
 
 
 def test_a_link_to_nowhere_and_unknown_tex_fail_the_build(book: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The reader's own server: who is let in, what is served, and what it keeps."""
+"""A small book as Sphinx makes it, and the reader's own server: who is let in, what is served and kept."""
 
 from __future__ import annotations
 
@@ -107,6 +107,39 @@ def served(small_book: SmallBook) -> Iterator[Served]:
         assert process.wait(60) == 0, "Ctrl-C ends the server without a question"
     finally:
         process.kill()
+
+
+# ---- a book that Sphinx made ----
+
+
+def test_a_chapter_is_run_and_its_outputs_reach_the_page(small_book: SmallBook) -> None:
+    root = small_book.root
+    page = (root / "_build/html/notebooks/02-latency-ladder.html").read_text(encoding="utf-8")
+    assert "profile tiny" in page
+    assert "<mfrac>" in page, "mathematics is MathML"
+    # Whatever a cell drops lands in _build; the sources are as they were.
+    assert not list(root.rglob("notebooks/dropped")) and (root / "_build/run/dropped").exists()
+    assert {p.name: p.read_bytes() for p in (root / "notebooks").iterdir()} == {
+        p.name: p.read_bytes() for p in Path(__file__).with_name("small_book").iterdir()
+    }
+
+
+def test_a_failing_cell_fails_the_build_whose_pages_show_how_far_it_came(small_book: SmallBook) -> None:
+    said = small_book.built.stdout
+    assert small_book.built.returncode == 1
+    assert "notebooks/03-scheduler-latency: cell 2 failed" in said and said.count(" failed") == 1
+    assert "this cell is meant to fail" in said
+    page = (small_book.root / "_build/html/notebooks/03-scheduler-latency.html").read_text(encoding="utf-8")
+    assert "profile tiny" in page
+
+
+def test_the_book_builds_without_a_network(small_book: SmallBook) -> None:
+    if small_book.network:
+        pytest.skip(small_book.network)
+    assert (small_book.root / "_build/html/book/intro.html").is_file()
+
+
+# ---- who is let in ----
 
 
 def test_nobody_gets_in_without_the_key(served: Served) -> None:

@@ -167,6 +167,7 @@ def test_its_chapter_is_measured_anew_where_its_own_code_changed(
         before = after
 
 
+@pytest.mark.computes  # whose numbers nobody looks at
 @pytest.mark.pages
 def test_the_book_has_its_pages(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chapter, lab and instructor's pages, in a book with little else."""

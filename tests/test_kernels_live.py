@@ -153,6 +153,7 @@ def test_a_feature_that_is_turned_off_shows_and_the_run_repeats_to_the_digit() -
     assert run() == first
 
 
+@pytest.mark.computes
 def test_a_guest_that_has_booted_once_is_not_booted_again() -> None:
     kernels.run(CFS, "hello")
     before = {path: path.stat().st_mtime_ns for path in snapshots.folder().glob(f"{CFS}-vm-*")}

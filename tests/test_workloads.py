@@ -128,6 +128,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 # --- building ---
 
 
+@pytest.mark.computes
 def test_every_workload_compiles_without_a_warning_and_only_once(cache: Path) -> None:
     assert {"-Wall", "-Wextra", "-Werror"} <= set(build.FLAGS)
     built = workloads.build_all()
