@@ -17,6 +17,7 @@ import contextlib
 import functools
 import json
 import math
+import os
 import random
 import statistics
 import sys
@@ -63,7 +64,8 @@ def judged(
     if name != "rival" or name in names:
         return name
     (size,) = (row["size_ms_per_s"] for row in rows if row["name"] == name)
-    strangers = [row for row in found.records("rivals") if "/sched-labs" not in row["group"]]
+    ours = f"/{os.getpid()}."  # how the groups begin that this bench makes
+    strangers = [row for row in found.records("rivals") if ours not in row["group"]]
     return NOT_JUDGED if sum(row["cpu_ms_per_s"] for row in strangers) >= size else name
 
 

@@ -305,6 +305,25 @@ def test_only_glibcs_waits_tell_a_lock_from_a_condition(
     looks._in_glibc.cache_clear()
 
 
+@pytest.mark.parametrize(
+    ("wchan", "syscall", "state", "kind"),
+    [
+        ("0", "", "R", None),  # woken after it was seen to sleep
+        ("futex_wait_queue", "running", "S", None),
+        ("0", "", "S", looks.OTHER_SLEEP),  # another user's, whose place is not told
+        ("some_driver_wait", "", "R", looks.OTHER_SLEEP),
+    ],
+)
+def test_a_thread_that_is_woken_while_it_is_looked_at_has_no_unknown_sleep(
+    wchan: str, syscall: str, state: str, kind: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most looks at a lock that is handed on some thousand times a second are such ones."""
+    asleep = dataclasses.replace(looks.threads([os.getpid()])[os.getpid(), os.getpid()], state="S")
+    said = {"wchan": wchan, "syscall": syscall, "stat": f"7 (server) {state} 1"}
+    monkeypatch.setattr(files, "read", lambda path: said.get(path.rpartition("/")[2]))
+    assert looks.sleep_of(asleep) == kind
+
+
 def test_an_interrupt_reports_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runqlat, "available", lambda: NO_HELPER)
     with Command([PYTHON, "-c", SPIN]) as command:

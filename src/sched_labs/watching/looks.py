@@ -116,7 +116,10 @@ def _thread(pid: int, tid: int) -> Thread | None:
 
 
 def sleep_of(thread: Thread) -> str | None:
-    """What a sleeping thread waits for, one of SLEEPS or OTHER_SLEEP; None for one that does not sleep."""
+    """What a sleeping thread waits for, one of SLEEPS or OTHER_SLEEP; None for one that does not sleep.
+
+    A thread may be woken between two of the files: then they tell of no sleep, and not of an unknown one.
+    """
     if thread.state not in "SD":
         return None
     folder = f"/proc/{thread.pid}/task/{thread.tid}"
@@ -124,12 +127,17 @@ def sleep_of(thread: Thread) -> str | None:
     for kind, marks in SLEEPS.items():
         if any(mark in where for mark in marks):
             return _lock_or_condition(thread.pid, folder) if marks[0] == "futex" else kind
+    # Of others' threads it is never told.
+    if where in ("", "0") and (after_name(f"{folder}/stat") or "R")[0] not in "SD":
+        return None
     return UNINTERRUPTIBLE if thread.state == "D" else OTHER_SLEEP
 
 
-def _lock_or_condition(pid: int, folder: str) -> str:
+def _lock_or_condition(pid: int, folder: str) -> str | None:
     """Which of both, from the arguments of the system call; it takes the right to trace the process."""
     words = (files.read(f"{folder}/syscall") or "").split()
+    if words == ["running"]:
+        return None
     if len(words) != 9 or words[0] != _FUTEX_CALLS.get(os.uname().machine):
         return "lock or condition"
     if not _in_glibc(pid, int(words[8], 16)):

@@ -80,7 +80,9 @@ def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
         lost,
         share_of(lost, seen, causes),
         f"{evidence}{why}; the waits are {how(causes)}.",
-        "Its own threads may be too many as well: then they wait for each other when the rival has gone.",
+        "Its own threads may be too many as well: then they wait for each other when the rival has gone. A "
+        "client in another network namespace, or one that sends datagrams and never connects, is none, but "
+        "looks like one.",
         "Give the two different CPUs, or this one more weight: cpu.weight of its control group; a nice value "
         "counts only against threads of the same group or session.",
         PAGES["wait"],
@@ -104,7 +106,7 @@ def own_client(seen: Seen, causes: Causes) -> Iterator[Finding]:
         f"every second, {used / 10 / max(1, len(seen.allowed)):,.0f}% of the CPUs that the program may use, "
         f"and made it wait {lost:,.0f} ms, {how(causes)}.",
         "A client that belongs on this machine, such as a proxy, is a neighbour like any other: then the "
-        "program waits in earnest. One in another network namespace (a container) is told of as a rival.",
+        "program waits in earnest.",
         f"Measure from another machine, or give {top['name']} CPUs of its own (`taskset`), and compare.",
         PAGES["wait"],
         False,
