@@ -35,7 +35,7 @@ VALUES: Mapping[str, Sequence[Mapping[str, str]]] = {
     "regimes.sweep": [{"burst_us": "1000"}, {"modes": "yield"}],
     "slices.sweep": [{"hogs": "3"}, {"hogs": "16"}, {"wished_slices_ns": "1 ms"}],
     "wakeplace.sweep": [{"workers": "2"}, {"gap_us": "100"}],
-    "wakepath.parts": [{"gap_us": "100"}],
+    "wakepath.parts": [{"gap_us": "100"}, {"gap_us": "2000"}],
     "policies.sweep": [{"hogs": "1"}],
     "weights.pairs": [{"arrangements": "weights"}, {"arrangements": "spread"}],
     "attribution.waits": [{"rivals": "1"}, {"rivals": "4"}],
