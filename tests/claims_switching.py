@@ -328,6 +328,7 @@ WAKING_CASES: list[Case] = [
     ("000-092", FAILS, [batch(1, 1), batch(1000, 0.01)], "100 times fewer"),
     ("000-092", UNKNOWN, [batch(1, 1), batch(1000, 0.002)], "factor of two"),
     ("000-092", UNKNOWN, [batch(1, 0.1), batch(1000, 0.001)], "The worker was late for most events"),
+    ("000-092", UNKNOWN, [batch(1, 1), batch(1000, 0)], "nothing woke the worker"),
     ("000-092", UNKNOWN, [batch(1, 1)], "one batch size only"),
     ("000-091", HOLDS, [batch(1, 1, 30_000), LARGE], "work of 10 µs, 20 µs of CPU time an event in batches"),
     ("000-091", FAILS, [batch(1, 1, 13_000), LARGE], "work of 10 µs, 3 µs of CPU time"),

@@ -27,6 +27,11 @@ def _wakes_divided(table: pd.DataFrame) -> Verdict:
     Design: events at fixed times.  Opponent: a late worker makes batches of its own.
     """
     small, large = _batches(table)
+    if not large.wakeups_lo_per_event:
+        raise CannotTell(
+            f"In some trials with batches of {int(large.batch_events):,} nothing woke the worker: "
+            "it was late for all of them."
+        )
     wanted = large.batch_events / small.batch_events
     least = small.wakeups_lo_per_event / large.wakeups_hi_per_event
     most = small.wakeups_hi_per_event / large.wakeups_lo_per_event
