@@ -225,7 +225,7 @@ def latency(
     if arrivals not in ("poisson", "even", "closed"):
         raise ParameterError(f"arrivals is poisson, even or closed, not {arrivals!r}.")
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.2, quick=0.65, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.15, quick=0.65, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
     run.begin()
     limited = may_limit(run)
@@ -290,7 +290,7 @@ def contention(
         raise ParameterError(f"hogs does not take {hogs!r}.", f"Give numbers from 1 to {MOST_HOGS}.")
     checks.whole("demand_percent", demand_percent, 1, 200)
     trials = run.choose(tiny=2, quick=6, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.2, quick=0.4, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.15, quick=0.4, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
     run.begin()
     limited = may_limit(run)

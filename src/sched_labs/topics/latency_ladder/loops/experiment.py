@@ -31,7 +31,7 @@ TURNS = 3
 # second before the kernel has had time to spread two busy threads over the CPUs.
 ITERATIONS = {
     "tiny": {"futex": 30, "other": 300},
-    "quick": {"futex": 800, "other": 30_000},
+    "quick": {"futex": 600, "other": 20_000},
     "full": {"futex": 5_000, "other": 100_000},
 }
 

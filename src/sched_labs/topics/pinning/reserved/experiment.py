@@ -89,7 +89,7 @@ def residents(
     survey = machine.survey()
     checks.cpu(cpu)
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.1, quick=0.5, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.1, quick=0.4, full=3.0) if duration_s is None else duration_s
     if trials < 1 or not 0.05 <= duration_s <= 60:
         raise ParameterError("trials start at 1, and duration_s lies between 0.05 and 60 s.")
     if len(survey.cpus_allowed) < 2:

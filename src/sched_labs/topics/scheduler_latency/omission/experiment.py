@@ -93,7 +93,7 @@ def compared(
     trial's stall_ns and run_delay_ns really were.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.2, quick=0.5, full=2.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.2, quick=0.4, full=2.0) if duration_s is None else duration_s
     limits = {
         "period_us": (period_us, 100, 1_000_000),
         "work_us": (work_us, 1, 100_000),

@@ -120,7 +120,7 @@ def gaps(
     period would be half empty.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.3, quick=0.5, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.3, quick=0.4, full=3.0) if duration_s is None else duration_s
     checks.whole("trials", trials, 1, 1000)
     checks.seconds("duration_s", duration_s, 0.05, 60)
     cpu = placement.quiet_cpu() if cpu is None else cpu

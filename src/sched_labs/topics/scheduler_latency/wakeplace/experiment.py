@@ -129,7 +129,7 @@ def sweep(
     sched_migration_cost_ns, the latter is left out.  It is put back.
     """
     trials = run.choose(tiny=1, quick=6, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.05, quick=0.15, full=2.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.05, quick=0.12, full=2.0) if duration_s is None else duration_s
     for name, value, most in (("workers", workers, MOST_WORKERS), ("trials", trials, 1000)):
         checks.whole(name, value, 1, most)
     checks.whole("gap_us", gap_us, 10, 100_000)

@@ -73,7 +73,7 @@ def sweep(
     Data: one row per trial and batch: batch_events, events, elapsed_ns, and of the worker: cpu_ns,
     voluntary_switches, involuntary_switches, wakes; p50_ns, p99_ns, max_ns of the delays.
     """
-    events = run.choose(tiny=200, quick=2000, full=20_000) if events is None else events
+    events = run.choose(tiny=200, quick=1500, full=20_000) if events is None else events
     trials = run.choose(tiny=2, quick=4, full=9) if trials is None else trials
     if isinstance(batches, int) or not batches or len(batches) > 16 or min(batches) < 1:
         raise ParameterError(f"batches does not take {batches!r}.", "Give a list such as [1, 10, 100].")

@@ -119,7 +119,7 @@ def waits(
     Method: a lock with PTHREAD_PRIO_INHERIT, Sha, Rajkumar and Lehoczky, IEEE Transactions on Computers 39
     (1990); FUTEX_LOCK_PI, futex(2).
     """
-    hand_overs = run.choose(tiny=2, quick=5, full=20) if hand_overs is None else hand_overs
+    hand_overs = run.choose(tiny=2, quick=4, full=20) if hand_overs is None else hand_overs
     trials = run.choose(tiny=1, quick=6, full=12) if trials is None else trials
     checks.whole("hogs", hogs, 1, MOST_HOGS)
     checks.whole("nice", nice, 1, 19)

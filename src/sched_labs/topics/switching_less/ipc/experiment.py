@@ -146,7 +146,7 @@ def causes(
     survey = machine.survey()
     block_ms = run.choose(tiny=20, quick=80, full=300) if block_ms is None else block_ms
     trials = run.choose(tiny=2, quick=6, full=15) if trials is None else trials
-    size = _set(survey) if set_bytes is None else set_bytes
+    size = _set(run, survey) if set_bytes is None else set_bytes
     stream = _stream(run, survey) if stream_bytes is None else stream_bytes
     _check(survey, size, stream, switch_every_us, block_ms, trials)
     cpus = _cpus(run, survey)
@@ -189,13 +189,14 @@ def causes(
     _check_causes(run)
 
 
-def _set(survey: machine.Machine) -> int:
+def _set(run: Run, survey: machine.Machine) -> int:
     """So much that a round takes longer than a streamer needs to replace what a shared cache holds of it.
 
-    A smaller set is in it or out of it for a whole block, and the blocks fall into two groups.
+    A smaller set is in it or out of it for a whole block, and the blocks fall into two groups: tiny does not
+    mind.
     """
-    quarter = min(memory.caches(survey)[-1] // 4, MOST_SET_BYTES)
-    return max(2 * memory.second_level(survey), quarter)
+    near = 2 * memory.second_level(survey)
+    return near if run.profile == "tiny" else max(near, min(memory.caches(survey)[-1] // 4, MOST_SET_BYTES))
 
 
 def _stream(run: Run, survey: machine.Machine) -> int:

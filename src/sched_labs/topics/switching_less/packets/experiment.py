@@ -207,7 +207,7 @@ def udp(
     sender_softirq_ns, sender_busy_ns, receiver_softirq_ns and receiver_busy_ns (from /proc/stat).  What the
     machine does not tell is missing.
     """
-    block_ms = run.choose(tiny=10, quick=40, full=200) if block_ms is None else block_ms
+    block_ms = run.choose(tiny=10, quick=30, full=200) if block_ms is None else block_ms
     trials = run.choose(tiny=2, quick=5, full=15) if trials is None else trials
     sizes = list(sizes_bytes) if not isinstance(sizes_bytes, int) else []
     if isinstance(pieces, int | str):

@@ -73,7 +73,7 @@ def aligned(
     All threads share one CPU.  Data: one row per trial and way: by, events, bursts, voluntary_switches,
     involuntary_switches, cpu_ns, p50_ns, p99_ns.
     """
-    periods = run.choose(tiny=5, quick=15, full=100) if periods is None else periods
+    periods = run.choose(tiny=5, quick=10, full=100) if periods is None else periods
     trials = run.choose(tiny=2, quick=5, full=15) if trials is None else trials
     if not 1 <= threads <= 64 or not 100 <= period_us <= 1_000_000 or not 1 <= slack_us <= period_us:
         raise ParameterError(
