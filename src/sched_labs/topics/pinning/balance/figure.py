@@ -9,6 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
@@ -103,6 +104,7 @@ def _lanes(ax: Axes, drawn: pd.DataFrame, home: int) -> list[Artist]:
     ax.axvline(0, color=style.colour(style.INK), linewidth=1.2)
     axes.rows(ax, [f"hog {number + 1}" for number in range(drawn.hog.max() + 1)])
     ax.set_xlim(-_BEFORE_NS, drawn.to_ns.max())
+    ax.xaxis.set_major_locator(MaxNLocator(6))
     ax.xaxis.set_major_formatter(lambda value, _: axes.time_text(value) if value else "let go")
     ax.set_title("One start: who computes where", loc="left", x=0.0)
     return [
