@@ -124,6 +124,7 @@ def test_a_script_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path:
         interpreter._run_script([64, 10, 1, 1], [0])
 
 
+@pytest.mark.computes
 def test_a_script_past_its_deadline_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     slow = tmp_path / "slow.py"
     slow.write_text(

@@ -818,6 +818,7 @@ def cli(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.computes
 def test_the_status_and_the_output_of_the_command_are_passed_on(tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     done = cli("--json", str(kept), "--", "sh", "-c", "echo hello; exit 7")

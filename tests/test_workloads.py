@@ -280,6 +280,7 @@ def test_a_workload_past_its_deadline_ends_itself() -> None:
     assert group_is_gone(pingpong.pid)
 
 
+@pytest.mark.computes
 def test_a_workload_that_ignores_its_deadline_is_killed(
     sources: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
