@@ -82,7 +82,7 @@ TURN_CASES: list[Case] = [
     ("000-097-turn", HOLDS, [ONE, hand_over("unpinned", 6000, moves=12)], "when pinned, 12 when free"),
     ("000-097-turn", FAILS, [hand_over("other_cpu", 1, moves=3), hand_over("unpinned", 1)], "at most 3"),
     ("000-097-turn", UNKNOWN, [ONE], "does not have both"),
-    ("004-022", HOLDS, [ONE, hand_over("unpinned", 11_000)], "saves 55% (pipe, threads)"),
+    ("004-022", HOLDS, [ONE, hand_over("unpinned", 11_000)], "saves 55% (50% to 59%: pipe, threads)"),
     ("004-022", FAILS, [ONE, hand_over("unpinned", 5000)], "saves 0%"),
     ("004-022", FAILS, [ONE, hand_over("unpinned", 50_000)], "saves 90%"),
     ("004-022", UNKNOWN, [ONE, hand_over("unpinned", 9_200)], "saves 46%"),

@@ -67,10 +67,12 @@ const sentence = (question, kept, measured) => {
 const STEPS = 200;
 
 // Narrow ranges are even, wide ones logarithmic; a step is two significant digits.
-const scale = ({ low, high }) => {
+const scale = ({ low, high, unit }) => {
   const wide = high / low > 100;
   const digits = (value) => Number(value.toPrecision(2));
   const step = 10 ** Math.floor(Math.log10((high - low) / 50));
+  const base = FAMILIES[1].some(([name]) => name === unit) ? 32 : 10; // 1 KiB, 32 KiB, 1 MiB
+  const power = (value) => Math.log(value) / Math.log(base), first = Math.ceil(power(low) - 1e-9);
   const middle = (low + high) / 2, round = 10 ** Math.floor(Math.log10(middle)) / 2; // 50 % between 1 and 100, not 50.5
   return {
     value: (place) => Math.min(high, Math.max(low, wide
@@ -78,7 +80,7 @@ const scale = ({ low, high }) => {
       : Number((Math.round((low + (high - low) * place / STEPS) / step) * step).toPrecision(6)))),
     share: (value) => (wide ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low)),
     marks: wide
-      ? Array.from({ length: Math.floor(Math.log10(high)) - Math.ceil(Math.log10(low)) + 1 }, (_, n) => 10 ** (n + Math.ceil(Math.log10(low) - 1e-9)))
+      ? Array.from({ length: Math.floor(power(high) + 1e-9) - first + 1 }, (_, n) => base ** (n + first))
       : [low, Number((Math.round(middle / round) * round).toPrecision(3)), high],
   };
 };

@@ -67,6 +67,10 @@ def _even_costs_the_same_after_any_work(table: pd.DataFrame) -> Verdict:
     raise CannotTell(f"The intervals span a factor of two: {reason}")
 
 
+def _rounds(count: float) -> str:
+    return "1 round" if count == 1 else f"{count:.3g} rounds"
+
+
 def _spacing_without_end(table: pd.DataFrame) -> Verdict:
     """Statistic: growth of the warm-up against that of the work.  Control: a spacing below one round of
     the set.  Design: past one round there is nothing more to lose.  Opponent: the square root is a
@@ -77,15 +81,14 @@ def _spacing_without_end(table: pd.DataFrame) -> Verdict:
     if before.empty or last.rounds <= 1:
         raise CannotTell("Spacings below and above one round of the set are needed.")
     refilled = before.iloc[-1]
+    endless = (last.rounds / refilled.rounds) ** 0.5
     reason = (
-        f"{ns(refilled.extra_ns)} after {refilled.rounds:.3g} rounds of the set, {ns(last.extra_ns)} after "
-        f"{last.rounds:.3g}."
+        f"{ns(refilled.extra_ns)} after {_rounds(refilled.rounds)} of the set, {ns(last.extra_ns)} after "
+        f"{_rounds(last.rounds)}; without end were {endless:.2g} times as much, or more."
     )
-    longer = last.rounds / refilled.rounds
-    # Without end: at least the square root of how much longer the thread ran.
-    if last.extra_lo_ns > longer**0.5 * refilled.extra_hi_ns:
+    if last.extra_lo_ns > endless * refilled.extra_hi_ns:
         return Verdict(HOLDS, reason)
-    if last.extra_hi_ns < longer**0.5 * refilled.extra_lo_ns:
+    if last.extra_hi_ns < endless * refilled.extra_lo_ns:
         return Verdict(FAILS, reason)
     raise CannotTell(f"The intervals do not decide: {reason}")
 
@@ -95,6 +98,6 @@ CLAIMS = [
           WEB_COURSE, "bursts.spacing", _bursts_are_cheaper),
     Claim("000-061", "Evenly spaced switches cost the same each, however long the thread runs in between.",
           WEB_COURSE, "bursts.spacing", _even_costs_the_same_after_any_work),
-    Claim("spacing", "The longer a thread runs between two switches, the more each of them costs.",
+    Claim("spacing", "The longer a thread runs between two switches, the more each costs, without end.",
           "what the first half of the curve suggests", "bursts.spacing", _spacing_without_end),
 ]  # fmt: skip

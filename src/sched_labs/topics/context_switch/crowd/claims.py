@@ -25,10 +25,14 @@ def _crowd_reason(few: pd.Series, many: pd.Series) -> str:
 
 def _dearer_in_a_crowd(table: pd.DataFrame) -> Verdict:
     """Statistic: time a switch, by interval and floor.  Control: two threads.  Design: all of them yield,
-    none sleeps.  Opponent: what grows is the caches' part as much as the search.
+    none sleeps.  Opponent: what grows is the caches' part as much as the search, and small crowds may cost
+    alike: the reason says from which on they do not.
     """
     few, many = _crowds(table)
+    clear = table[table.switch_lo_ns > few.switch_hi_ns + few.floor_ns]
     reason = _crowd_reason(few, many)
+    if not clear.empty:
+        reason += f" The smallest crowd that stands clear of the first has {clear.threads.min():.0f}."
     if many.switch_lo_ns > few.switch_hi_ns + few.floor_ns:
         return Verdict(HOLDS, reason)
     if many.switch_hi_ns < few.switch_lo_ns:

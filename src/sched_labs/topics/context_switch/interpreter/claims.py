@@ -41,8 +41,8 @@ def _script_is_pure_warm_up(table: pd.DataFrame) -> Verdict:
     """
     small, large = _script(table)
     reason = (
-        f"{small.tax_ns:.1f} of {large.tax_ns:.1f} ns a step are there with {size(small.buffer_bytes)} too, "
-        "which lies in the nearest cache."
+        f"the tax of a step is {small.tax_ns:.1f} ns with {size(small.buffer_bytes)}, which lie in the "
+        f"nearest cache, and {large.tax_ns:.1f} ns with {size(large.buffer_bytes)}."
     )
     # What a set in the nearest cache pays as well is no warm-up; a tenth of it would be a trace.
     if small.tax_lo_ns > 0.1 * large.tax_hi_ns:

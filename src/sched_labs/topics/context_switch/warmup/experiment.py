@@ -123,7 +123,7 @@ def instrument(survey: machine.Machine) -> Instrument:
         return Instrument("time and counted misses per pass around the switch")
     if not survey.caches(placement.quiet_cpu()):
         return Instrument("time per pass; this machine does not say how large its caches are")
-    return Instrument("time per pass around the switch")
+    return Instrument("time per pass around the switch", "a PMU would count the misses themselves")
 
 
 def default_working_sets(profile: str, survey: machine.Machine) -> list[int]:
@@ -270,6 +270,13 @@ def sweep(
             "Walks as large as this took long on this machine; left out: "
             f"{', '.join(f'{_size(size)} {order}' for order, size in left_out)}. "
             "The full profile takes the time.",
+        )
+    last = memory.caches(survey)[-1]
+    if run.profile != "tiny" and own and partner < last:
+        run.note(
+            "missing",
+            f"The partner touched {_size(partner)}, less than the last-level cache ({_size(last)}): what a "
+            "set kept there was not lost.",
         )
     _check_baseline(run)
     if sum(disturbed) > 0.05 * len(disturbed):

@@ -115,7 +115,7 @@ def _lines(ax: Axes, table: pd.DataFrame, sizes: list[int], l2: Any, one_colour:
             colour = style.colour(style.WARMUP if row.size_bytes else style.DIRECT)
             low = max(row.net_lo_ns, ax.get_ylim()[0])
             ax.plot([at, at], [low, row.net_hi_ns], color=colour, alpha=strength, linewidth=1.6, zorder=3.2)
-            fits = isinstance(l2, int | float) and row.size_bytes and row.footprint_bytes <= l2
+            fits = isinstance(l2, int | float) and row.size_bytes and row.footprint_bytes <= l2 / 2
             face = style.colour(style.PAPER) if fits else colour
             ax.plot(at, row.net_ns, "o", color=colour, mfc=face, markeredgewidth=1.6, zorder=3.4)
     if not one_colour:

@@ -51,6 +51,11 @@ def _each_switch(table: pd.DataFrame) -> Verdict:
     return _half_of(thread.extra_lo_ns, thread.extra_hi_ns, whole, "extra", text)
 
 
+def _cost(row: pd.Series) -> str:
+    """What an address space costs in words: nothing, where its interval does not stand clear of zero."""
+    return ns(row.space_ns) if row.space_lo_ns > 0 else "nothing that can be seen"
+
+
 def _other_process(table: pd.DataFrame) -> Verdict:
     """Statistic: loss to one other address space, against half of the largest.  Control: a switch to a
     thread, taken off.  Design: where eight address spaces show no loss nothing is told.  Opponent:
@@ -59,7 +64,7 @@ def _other_process(table: pd.DataFrame) -> Verdict:
     whole = _flushed(table)
     process = _at(table, whole.pages, "process")
     text = (
-        f"{whole.pages} pages: the address space of one other process costs {ns(process.space_ns)}, those of "
+        f"{whole.pages} pages: the address space of one other process costs {_cost(process)}, those of "
         f"seven {ns(whole.space_ns)}."
     )
     return _half_of(process.space_lo_ns, process.space_hi_ns, whole, "space", text)
@@ -80,7 +85,7 @@ def _refill(table: pd.DataFrame) -> Verdict:
     if (there.space_hi_ns < 0.5 * whole.space_lo_ns).any():
         raise CannotTell(
             f"One other process flushed nothing that had to be refilled: at {whole.pages} pages it costs "
-            f"{ns(there.space_ns.iloc[0])}, seven cost {ns(whole.space_ns)}."
+            f"{_cost(there.iloc[0])}, seven cost {ns(whole.space_ns)}."
         )
     text = (
         f"at most {ns(top.space_ns)} (at {top.pages} pages, interval {ns(top.space_lo_ns)} to "
