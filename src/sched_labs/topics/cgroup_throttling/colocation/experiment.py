@@ -152,7 +152,7 @@ def batch(
     checks.whole("demand_percent", demand_percent, 1, 100)
     check(work_us, threads, crowd)
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.2, quick=0.4, full=1.2) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.2, quick=0.65, full=1.2) if duration_s is None else duration_s
     check_time(trials, duration_s)
     run.begin()
     with cgroups.group("look") as group:
