@@ -248,6 +248,7 @@ SWAPPED = {
     "dispatch.ways": ("way", ["exclusive", "reuseport"]),
     "weights.pairs": ("arrangement", ["one session", "two sessions"]),
     "inversion.waits": ("lock", ["mutex", "inherit"]),
+    "napi.threaded": ("way", ["interrupt", "thread"]),
     "shootdown.calls": ("condition", ["process", "threads"]),
     "runtimes.quota": ("setting", ["host", "quota"]),
     "colocation.batch": ("neighbour", ["beside", "cpu.idle"]),
@@ -451,6 +452,7 @@ def large_machine(kind: str, given: dict[str, Any]) -> Result:
 
 NEED_TWO = (
     "pool",
+    "napi",
     "balance",
     "shootdown",
     "migration",

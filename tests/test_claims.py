@@ -20,6 +20,7 @@ import pandas as pd
 import pytest
 import test_eevdf
 import test_ipc
+import test_napi
 import test_packets
 from claim_cases import Case, constructed
 
@@ -390,7 +391,7 @@ CASES: list[Case] = [
 
 # The first chapters' are above; every later module of claims has a module of cases of its own.
 LATER = (claims_attribution, claims_ladder, claims_latency, claims_pinning, claims_pool, claims_switching,
-         claims_throttling, claims_wakepath, test_eevdf, test_ipc, test_packets)  # fmt: skip
+         claims_throttling, claims_wakepath, test_eevdf, test_ipc, test_napi, test_packets)  # fmt: skip
 ALL_CASES: list[Case] = [*CASES, *(case for module in LATER for case in module.CASES)]
 CANNOT_BE = {
     ("larger", HOLDS),  # a largest set with the largest warm-up may still bend beyond it

@@ -157,6 +157,10 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "offcpu.stacks": [
         ({"cpu": 9999}, ""), ({"duration_s": 0}, ""), ({"duration_s": "x"}, ""),
     ],
+    "napi.threaded": [
+        ({"burst": 0}, "burst"), ({"burst": 201}, "burst"), ({"period_us": 1}, "period_us"),
+        ({"block_ms": 0}, "block_ms"), ({"trials": 0}, "trials"),
+    ],
     "packets.udp": [
         ({"sizes_bytes": []}, ""), ({"sizes_bytes": 64}, ""), ({"sizes_bytes": [1]}, ""),
         ({"sizes_bytes": [10_000]}, ""), ({"batch": 0}, ""), ({"batch": 64}, ""), ({"pieces": 4}, ""),

@@ -53,6 +53,7 @@ TINY = {
     "dispatch": ["--requests", "5", "--trials", "1"],
     "phase": ["--phases", "1", "--round-us", "20000", "--settle-us", "0"],
     "balance": ["--hogs", "2", "--hold-ms", "1", "--watch-ms", "5"],
+    "napi": ["--block-ms", "2", "--way", "call"],
     "inversion": ["--priority", "0", "--hand-overs", "2"],
     "timers": ["--periods", "2", "--trials", "1"],
     "connections": ["--connections", "3", "--duration-ms", "10"],

@@ -1,0 +1,97 @@
+"""What people say about packets and whom they cost, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import holds_or_fails, one_row, tail_ratio, within
+
+from .experiment import TOLD_NS
+
+LATER = 2.0  # times: more than what a switch to one more thread adds
+
+
+def _row(table: pd.DataFrame, way: str, *, hog: bool = True) -> pd.Series:
+    beside = "beside a hog" if hog else "without a hog"
+    return one_row(table, f"packets received in the way {way!r}, {beside}", way=way, hog=hog)
+
+
+def _charged(row: pd.Series) -> str:
+    return (
+        f"{ns(row.hog_ns_per_packet)} for each packet (interval {ns(row.hog_lo_ns_per_packet)} to "
+        f"{ns(row.hog_hi_ns_per_packet)})"
+    )
+
+
+def _only_its_own(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time that a hog is charged for each packet and does no work with, by interval.  Control:
+    the same start of the hog without packets.  Design: a program that only computes, on the CPU that is
+    interrupted.  Opponent: a kernel that keeps interrupts apart (IRQ_TIME_ACCOUNTING) charges nobody; a hog
+    that uses memory would also lose what it had in its caches.
+    """
+    row = _row(table, "interrupt")
+    reason = f"a program without packets was charged {_charged(row)} that another one received."
+    return within(row.hog_lo_ns_per_packet, row.hog_hi_ns_per_packet, -float("inf"), TOLD_NS, reason)
+
+
+def _paid_by_itself(table: pd.DataFrame) -> Verdict:
+    """Statistic: CPU time that a hog is charged for each packet and does no work with, by interval.  Control:
+    softirqs by interrupt, on the same CPU.  Design: the kernel's thread on the hog's CPU.  Opponent: where a
+    softirq charges nobody either there is nothing to mend.
+    """
+    row, interrupt = _row(table, "thread"), _row(table, "interrupt")
+    if not interrupt.hog_lo_ns_per_packet > TOLD_NS:
+        raise CannotTell(f"Nor does it pay by interrupt: {_charged(interrupt)}.")
+    most = interrupt.hog_lo_ns_per_packet / 2
+    reason = (
+        f"the hog was charged {_charged(row)} where a thread received it, {_charged(interrupt)} by "
+        f"interrupt; the thread used {ns(row.thread_ns_per_packet)} of its own."
+    )
+    return within(row.hog_lo_ns_per_packet, row.hog_hi_ns_per_packet, -float("inf"), most, reason)
+
+
+def _tail(table: pd.DataFrame, way: str) -> tuple[float, float, str]:
+    """How many times the p99 by interrupt that of a way is, beside a hog: least, most, and in words."""
+    row, interrupt = _row(table, way), _row(table, "interrupt")
+    reason = f"beside a hog p99 was {ns(row.p99_ns)}, and {ns(interrupt.p99_ns)} by interrupt."
+    if row.received_share < 0.99:
+        reason = f"beside a hog {1 - row.received_share:.0%} of the packets were lost."
+        return float("inf"), float("inf"), reason
+    return *tail_ratio(row, interrupt), reason
+
+
+def _steadier(table: pd.DataFrame) -> Verdict:
+    """Statistic: p99 from sending to receiving, by interval; packets that are lost count as the latest.
+    Control: softirqs by interrupt, beside the same hog.  Design: a real-time receiver, which waits for no
+    hog itself.  Opponent: on CPUs that have nothing else to do the thread need not wait.
+    """
+    least, most, reason = _tail(table, "thread")
+    return holds_or_fails(most < 1, least > 1, reason, "The intervals overlap:")
+
+
+def _priority_mends_it(table: pd.DataFrame) -> Verdict:
+    """Statistic: p99 from sending to receiving, by interval.  Control: softirqs by interrupt, beside the same
+    hog.  Design: the kernel's thread above the receiver.  Opponent: where an ordinary thread is as quick as
+    an interrupt there was nothing to mend.
+    """
+    ordinary, at_most, late = _tail(table, "thread")
+    if ordinary < LATER:
+        why = "There was nothing to mend" if at_most < LATER else "Whether there was anything to mend is open"
+        raise CannotTell(f"{why}: {late}")
+    least, most, reason = _tail(table, "fifo")
+    return holds_or_fails(most < LATER, least > LATER, reason, "The interval spans twice:")
+
+
+KIND = "napi.threaded"
+BELIEF = "a common belief"
+CLAIMS = [
+    Claim("napi-own", "A program that has no packets is charged no CPU time for packets.", BELIEF, KIND,
+          _only_its_own),
+    Claim("napi-pays", "Received by a thread of the kernel, packets are paid for by that thread, and by no "
+          "program that computes beside it.", BELIEF, KIND, _paid_by_itself),
+    Claim("napi-steadier", "Threaded NAPI makes the latency of packets better on a busy CPU.", BELIEF, KIND,
+          _steadier),
+    Claim("napi-fifo", "A real-time priority gives the kernel's thread the latency that softirqs had.",
+          BELIEF, KIND, _priority_mends_it),
+]  # fmt: skip
