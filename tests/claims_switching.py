@@ -323,6 +323,38 @@ WAITED_CASES: list[Case] = [
      "20 ns where the holder is raised by hand"),
     ("inherit-dear", UNKNOWN, [CONTROL, waited("no hog", "inherit", lock_ns=40)], "spans twice"),
 ]  # fmt: skip
+
+
+def stopped(situation: str, p90_ms: float = 4, half: float = 0.1, throttled: float = 100) -> Row:
+    """One row of `holder.waits`, with an interval of a tenth around its number."""
+    row: Row = {"situation": situation, "stopped_percent": 80.0, "throttled_percent": throttled}
+    for part, number in zip(("", "_lo", "_hi"), around(1e6 * p90_ms, half), strict=True):
+        row[f"p90{part}_ns"] = number
+    return row
+
+
+LIMITED = [stopped("mutex"), stopped("mutex, quota", 90)]
+MENDED = [stopped("mutex"), stopped("mutex, quota", 4)]
+QUOTA_CASES: list[Case] = [
+    ("quota-others", HOLDS, MENDED, "took 4 ms or more with a quota on the holder, 4 ms without"),
+    ("quota-others", FAILS, LIMITED, "took 90 ms or more with a quota on the holder, 4 ms without"),
+    ("quota-others", UNKNOWN, [stopped("mutex"), stopped("mutex, quota", 12)], "allow either"),
+    ("quota-others", UNKNOWN, [stopped("mutex"), stopped("mutex, quota", 90, np.inf)], "One trial says"),
+    ("quota-others", UNKNOWN, [stopped("mutex"), stopped("mutex, quota", throttled=0)], "never throttled"),
+    ("quota-others", UNKNOWN, [stopped("mutex")], "did not measure"),
+    ("quota-file", HOLDS, [stopped("file"), stopped("file, quota", 6)], "took 6 ms or more"),
+    ("quota-file", FAILS, [stopped("file"), stopped("file, quota", 90)], "took 90 ms or more"),
+    ("quota-file", UNKNOWN, [stopped("file"), stopped("file, quota", 12)], "allow either"),
+    ("quota-file", UNKNOWN, LIMITED, "did not measure"),
+    ("quota-priority", HOLDS, [*LIMITED, stopped("inherit, quota", 90)], "took 90 ms or more with inheri"),
+    ("quota-priority", FAILS, [*LIMITED, stopped("inherit, quota")], "took 4 ms or more with inheritance"),
+    ("quota-priority", UNKNOWN, [*LIMITED, stopped("inherit, quota", 30)], "allow either"),
+    ("quota-priority", UNKNOWN, [*MENDED, stopped("inherit, quota")], "nothing to mend"),
+    ("quota-burst", HOLDS, [*LIMITED, stopped("mutex, quota + burst")], "took 4 ms or more with a burst"),
+    ("quota-burst", FAILS, [*LIMITED, stopped("mutex, quota + burst", 90)], "took 90 ms or more with a"),
+    ("quota-burst", UNKNOWN, [*LIMITED, stopped("mutex, quota + burst", 12)], "allow either"),
+    ("quota-burst", UNKNOWN, [*MENDED, stopped("mutex, quota + burst")], "nothing to mend"),
+]  # fmt: skip
 WAKING_CASES: list[Case] = [
     ("000-092", HOLDS, [batch(1, 1), batch(1000, 0.001)], "1,000 times fewer (interval 818 to 1,222)"),
     ("000-092", FAILS, [batch(1, 1), batch(1000, 0.01)], "100 times fewer"),
@@ -406,5 +438,6 @@ CASES = [
     *WAKING_CASES,
     *DEALT_CASES,
     *WAITED_CASES,
+    *QUOTA_CASES,
     *CONNECTION_CASES,
 ]

@@ -249,6 +249,7 @@ SWAPPED = {
     "weights.pairs": ("arrangement", ["one session", "two sessions"]),
     "inversion.waits": ("lock", ["mutex", "inherit"]),
     "napi.threaded": ("way", ["interrupt", "thread"]),
+    "holder.waits": ("situation", ["mutex, quota", "file, quota"]),
     "shootdown.calls": ("condition", ["process", "threads"]),
     "runtimes.quota": ("setting", ["host", "quota"]),
     "colocation.batch": ("neighbour", ["beside", "cpu.idle"]),
@@ -515,8 +516,9 @@ LACKING = {
     "way": ("packets.", "segments"),
     "arrangement": ("weights.", "two sessions, spread", "two groups", "two groups, weight"),
     "situation": (
-        ("inversion.", "wakepath."),
+        ("inversion.", "wakepath.", "holder."),
         *("no hog", "hog", "nice", "idle", "haltpoll", "poll", "spinner"),
+        *("mutex, quota", "mutex, quota + burst", "inherit, quota", "file, quota"),
     ),
     "runtime": ("runtimes.", "Go", "Java"),
     "neighbour": ("colocation.", "cpu.idle", "apart", "apart, quota"),

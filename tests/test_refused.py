@@ -233,6 +233,10 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"hogs": 0}, "hogs"), ({"nice": 0}, "nice"), ({"nice": 20}, "nice"), ({"hold_us": 0}, ""),
         ({"hand_overs": 0}, ""), ({"trials": 0}, ""),
     ],
+    "holder.waits": [
+        ({"quota_us": 100}, ""), ({"quota_us": 100_000}, "quota_us"), ({"period_us": 1}, ""),
+        ({"hold_us": 0}, "hold_us"), ({"hand_overs": 0}, ""), ({"trials": 0}, ""),
+    ],
     "eevdf.phases": [
         ({"turn_us": 100}, "turn_us"), ({"short_us": 6000}, "short_us"), ({"phases": 1}, "phases"),
         ({"trials": 0}, "trials"),

@@ -19,13 +19,15 @@ from sched_labs import workloads
 from sched_labs.core.errors import ParameterError, ProbeError, WorkloadError
 from sched_labs.core.result import Result, recorded
 from sched_labs.probes import status as switches
-from sched_labs.run import languages
+from sched_labs.run import base, languages
 from sched_labs.steer import policies
 from sched_labs.topics.switching_less.batching import experiment as batching
 from sched_labs.topics.switching_less.classify import experiment as classify
 from sched_labs.topics.switching_less.connections import experiment as connections
 from sched_labs.topics.switching_less.connections import figure as connections_figure
 from sched_labs.topics.switching_less.convoy import experiment as convoy
+from sched_labs.topics.switching_less.holder import experiment as holder
+from sched_labs.topics.switching_less.holder import guests as holder_guests
 from sched_labs.topics.switching_less.hops import experiment as hops
 from sched_labs.topics.switching_less.inversion import experiment as inversion
 from sched_labs.topics.switching_less.threads import experiment as threads
@@ -383,6 +385,46 @@ def test_without_the_right_to_be_real_time_an_ordinary_thread_waits(
     assert set(run.data.situation) == {"ordinary"} and set(run.data["lock"]) == {"mutex", "inherit"}
     assert any(note.level == "missing" and "no right" in note.text for note in run.notes)
     assert "an ordinary thread" in run.plot().caption
+
+
+def test_only_a_holder_with_a_quota_is_in_a_group(tiny: Callable[[str], Result]) -> None:
+    run = tiny("holder.waits")
+    counts = run.data.groupby("situation").size()
+    burst = counts.index.str.contains("burst")
+    assert (counts[~burst] == run.parameters["hand_overs"]).all() and (counts[burst] < counts.max()).all()
+    assert run.parameters["hand_overs"] * run.parameters["hold_us"] > run.parameters["quota_us"]
+    groups = run.tables["groups"]
+    assert set(groups.situation) == {name for name in run.data.situation if "quota" in name}
+    assert (groups.throttled_periods <= groups.periods).all()
+    assert (run.data.hold_cpu_ns > 0).all() and (run.data.wait_ns >= 0).all()
+
+
+def test_without_groups_no_holder_has_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holder.cgroups, "possible", lambda: (False, "no place for one"))
+    run = holder.waits(profile="tiny", save=False, progress=False)
+    assert set(run.data.situation) == {"mutex", "file"} and "groups" not in run.tables
+    assert any(note.level == "missing" and "no place for one" in note.text for note in run.notes)
+    assert "mutex, no quota" in run.plot().caption
+
+
+def test_what_a_kernel_cannot_do_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = pd.DataFrame([{"policy": "FIFO", "granted": False, "errno": "EPERM", "because": "no right"}])
+    monkeypatch.setattr(policies, "tries", lambda wanted: refused)
+    monkeypatch.setattr(holder.cgroups, "possible", lambda: (True, ""))
+    monkeypatch.setattr(holder.cgroups, "can_burst", lambda: False)
+    run = base.Run("holder.waits", "tiny", progress=False)
+    assert holder.possible(run) == ["mutex", "mutex, quota", "file", "file, quota"]
+    assert [note.level for note in run.notes] == ["missing", "missing"]
+
+
+def test_recorded_guests_keep_the_lock_of_a_file_up_to_6_17() -> None:
+    """And no longer from 6.18 on; a lock of the program's own is kept by all of them."""
+    table = holder_guests.waits()
+    assert "6.12" in set(table.kernel)
+    assert (table.mutex_quota_ms > 4 * table.mutex_ms).all()
+    for row in table.itertuples():
+        older = [int(part) for part in str(row.kernel).split(".")] < [6, 18]
+        assert (row.file_quota_ms > 4 * row.file_ms) == older
 
 
 def test_every_event_of_a_timer_is_served(tiny: Callable[[str], Result]) -> None:

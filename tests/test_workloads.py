@@ -54,6 +54,7 @@ TINY = {
     "phase": ["--phases", "1", "--round-us", "20000", "--settle-us", "0"],
     "balance": ["--hogs", "2", "--hold-ms", "1", "--watch-ms", "5"],
     "napi": ["--block-ms", "2", "--way", "call"],
+    "holder": ["--hand-overs", "1", "--hold-us", "500"],
     "inversion": ["--priority", "0", "--hand-overs", "2"],
     "timers": ["--periods", "2", "--trials", "1"],
     "connections": ["--connections", "3", "--duration-ms", "10"],

@@ -56,6 +56,7 @@ VALUES: Mapping[str, Sequence[Mapping[str, str]]] = {
     "pool.pinned": [{"workers": "4"}, {"long_us": "1000"}],
     "convoy.locks": [{"producers": "4"}, {"tries": "1"}],
     "inversion.waits": [{"hogs": "3"}, {"nice": "5"}],
+    "holder.waits": [{"period_us": "20 ms"}],
     "connections.sweep": [{"work_us": "100"}],
     "batching.sweep": [{"work_us": "1"}],
     "herd.wakeups": [{"threads": "32"}],

@@ -1,0 +1,92 @@
+"""What people say about CPU limits and locks, judged on a run."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import holds_or_fails, one_row, ratio
+
+LONGER = 3  # times: more than busy neighbours make of a hold, and much less than the rest of a period
+
+
+def _beside_none(table: pd.DataFrame, lock: str) -> tuple[pd.Series, tuple[float, float], str]:
+    """The row with a quota, how many times as long its waits are as those without, and both in words."""
+    row, alone = one_row(table, situation=f"{lock}, quota"), one_row(table, situation=lock)
+    if not row.throttled_percent > 0:
+        raise CannotTell("The holder's group was never throttled.")
+    reason = (
+        f"one wait in ten took {ns(row.p90_ns)} or more with a quota on the holder, {ns(alone.p90_ns)} "
+        f"without; for {row.stopped_percent:.0f} % of all that waiting the holder had no CPU."
+    )
+    return row, ratio(row, alone, "p90", "ns"), reason
+
+
+def _long_without_help(table: pd.DataFrame) -> pd.Series:
+    """The row of an ordinary mutex whose holder has a quota.  CannotTell where there is nothing to mend."""
+    row, (least, _), reason = _beside_none(table, "mutex")
+    if least < LONGER:
+        raise CannotTell(f"There was nothing to mend: {reason}")
+    return row
+
+
+def _short(longer: tuple[float, float], reason: str) -> Verdict:
+    """Holds where the waits are not LONGER times as long."""
+    return holds_or_fails(longer[1] < LONGER, longer[0] > LONGER, reason, "The intervals allow either:")
+
+
+def _slows_nobody_else(table: pd.DataFrame) -> Verdict:
+    """Statistic: p90 of the waits of a process without a limit, by interval.  Control: the same holder
+    without a quota; the group was throttled.  Design: a CPU for each where there are two, and no rival.
+    Opponent: where they share no lock it is true.
+    """
+    _, longer, reason = _beside_none(table, "mutex")
+    return _short(longer, reason)
+
+
+def _keeps_no_kernel_lock(table: pd.DataFrame) -> Verdict:
+    """Statistic: p90 of the waits for the lock of a file, by interval.  Control: the same write() without a
+    quota; the group was throttled.  Design: nearly all of the quota goes into write().  Opponent: what slows
+    writes down is in both; other locks of the kernel were not measured.
+    """
+    _, longer, reason = _beside_none(table, "file")
+    return _short(longer, reason)
+
+
+def _stops_everybody(table: pd.DataFrame) -> Verdict:
+    """Statistic: p90 of the waits, by interval.  Control: an ordinary mutex and the same quota, where the
+    wait is long.  Design: the waiter is a real-time thread, and the lock passes its priority on.  Opponent: a
+    holder for whom nobody waits is stopped all the same.
+    """
+    plain, row = _long_without_help(table), one_row(table, situation="inherit, quota")
+    shorter = ratio(plain, row, "p90", "ns")
+    reason = f"one wait in ten took {ns(row.p90_ns)} or more with inheritance, {ns(plain.p90_ns)} without."
+    return _short(shorter, reason)
+
+
+def _burst_helps(table: pd.DataFrame) -> Verdict:
+    """Statistic: p90 of the waits, by interval.  Control: no quota; and a quota without a burst, where the
+    wait is long.  Design: the holder needs less than its quota and what was saved up.  Opponent: one that
+    always needs more saves nothing up.
+    """
+    plain, alone = _long_without_help(table), one_row(table, situation="mutex")
+    row = one_row(table, situation="mutex, quota + burst")
+    reason = (
+        f"one wait in ten took {ns(row.p90_ns)} or more with a burst, {ns(plain.p90_ns)} with a quota alone, "
+        f"{ns(alone.p90_ns)} with none."
+    )
+    return _short(ratio(row, alone, "p90", "ns"), reason)
+
+
+WAITS = "holder.waits"
+MANUAL = "read out of Documentation/scheduler/sched-bwc.rst"
+CLAIMS = [
+    Claim("quota-others", "A CPU limit on one program slows down no other one.", "a common belief", WAITS,
+          _slows_nobody_else),
+    Claim("quota-file", "A program that has used up its CPU limit keeps no lock of the kernel.",
+          "read out of kernel/sched/fair.c of Linux 6.18", WAITS, _keeps_no_kernel_lock),
+    Claim("quota-priority", "Where a group has used its quota up, none of its threads runs before the next "
+          "period.", MANUAL, WAITS, _stops_everybody),
+    Claim("quota-burst", "A burst (cpu.max.burst) keeps others from waiting for a holder that needs more "
+          "than its quota now and then.", MANUAL, WAITS, _burst_helps),
+]  # fmt: skip
