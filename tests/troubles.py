@@ -249,10 +249,14 @@ while True:
     for one in select.select([listening, *connected], [], [])[0]:
         if one is listening:
             connected.append(one.accept()[0])
-        elif data := one.recv(64):
+            continue
+        try:
+            data = one.recv(64)
             work(int(sys.argv[1]))
             one.sendall(data)
-        else:
+        except ConnectionError:  # it has been ended
+            data = b""
+        if not data:
             connected.remove(one)
 """
 )

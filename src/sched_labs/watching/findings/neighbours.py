@@ -13,7 +13,9 @@ from .base import PAGES, Finding, how, share_of
 from .limits import container
 from .queues import idle_outside
 
-INTERRUPTED_MS = 250.0  # of every second of one of its CPUs
+# Of every second of one of its CPUs.  A server and its load generator that fill two CPUs of one machine spend
+# 250 to 270 ms of each on the packets that they send to each other.
+INTERRUPTED_MS = 400.0
 MOST_ASKING = 4.0  # times what the program runs: a client that runs for longer does something else as well
 
 
