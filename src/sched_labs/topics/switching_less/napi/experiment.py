@@ -128,7 +128,7 @@ def instrument(survey: machine.Machine) -> Instrument:
     summarise=summarise,
     instrument=instrument,
     workloads=("napi",),
-    needs=("second CPU",),
+    needs=("second CPU", "priority"),
 )
 def threaded(
     run: Run,
