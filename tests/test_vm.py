@@ -227,14 +227,6 @@ def test_a_test_that_ends_early_says_what_it_did_not_come_to(tmp_path: Path) -> 
     assert list((tmp_path / "made").iterdir()) == []
 
 
-def test_shellcheck() -> None:
-    if not shutil.which("shellcheck"):
-        pytest.skip("shellcheck is not installed (scripts/provision.sh --tests installs it)")
-    scripts = [REPOSITORY / "scripts/vm.sh", VM_TEST]
-    done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
 # ---- what vm.sh leaves on a machine, whose `make` only pretends to build the book ----
 
 FAKE_MAKE = """#!/bin/sh
