@@ -79,6 +79,7 @@ _COMPUTE = (
     "test_labs_compare",
     "test_needs",
     "test_new",
+    "test_pale",
     "test_pages",  # once the book is built
     "test_predictions",
     "test_properties",

@@ -15,7 +15,7 @@ from claim_cases import constructed
 from conftest import ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from sched_labs import claims
+from sched_labs import claims, pale
 from sched_labs.book import command, generated, trust
 from sched_labs.book.chapters import Chapter, Checkout, checkout
 from sched_labs.book.generated import Material
@@ -119,7 +119,7 @@ def test_verdicts_come_from_the_newest_run_the_recorded_one_or_nobody(
         "sched_labs.core.result.latest", lambda kind: _run(kind) if kind == kinds[0] else None
     )
     monkeypatch.setattr(
-        "sched_labs.core.result.recorded", lambda kind: _run(kind) if kind == kinds[1] else None
+        "sched_labs.core.result.recorded", lambda kind, _: _run(kind) if kind == kinds[1] else None
     )
     text = generated.fill("<!-- sched-labs: verdicts -->", generated.Material(*book))
     assert [text.count(line) for line in ("Measured here", "Recorded on another machine")] == [1, 1]
@@ -297,3 +297,32 @@ def test_the_smallest_effects_are_the_widths_of_intervals() -> None:
 def test_a_summary_without_fractions_has_no_interval() -> None:
     with pytest.raises(ParameterError):
         trust.estimates(pd.DataFrame({"threads": [1, 2]}))
+
+
+def test_numbers_of_two_machines_differ_where_their_intervals_lie_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = _run("one.here"), _run("one.here")
+    found = {
+        id(first): [["a", "x_ns", 10, 9, 11], ["b", "x_ns", 10, 5, 15], ["c", "x_ns", 10, 9, 11],
+                    ["d", "x_ns", -1, -2, -1], ["e", "x_ns", 1, None, None]],
+        id(second): [["a", "x_ns", 20, 19, 21], ["b", "x_ns", 20, 14, 26], ["c", "x_ns", 2, 1, 3],
+                     ["d", "x_ns", 1, 1, 2], ["e", "x_ns", 9, 8, 10]],
+    }  # fmt: skip
+    monkeypatch.setattr(trust.numbers, "of", lambda run: found[id(run)])
+    table = trust.apart([(first, second)])
+    assert table["name"].tolist() == ["a", "b", "c", "d"], "the last has no interval on one of them"
+    assert table["differs"].tolist() == [True, False, True, True]
+    assert trust.farthest(table, 9)[["name", "times"]].to_numpy().tolist() == [["c", 0.2]]
+    assert not trust.apart([(first, first)])["differs"].any()
+
+
+def test_the_page_says_what_differs_between_the_books_machines(
+    book: tuple[Checkout, list[Chapter]],
+) -> None:
+    text = generated.fill("<!-- sched-labs: machines -->", generated.Material(*book))
+    for word, line in pale.machines().items():
+        assert f"`{word}` is {line}" in text
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert 0 < len(rows) <= 20 and len({row.split("|")[1] for row in rows}) == len(rows)
+    assert all(re.search(r"\| × [\d.,]+ \|$", row) for row in rows)

@@ -38,9 +38,9 @@ def test_what_the_books_own_runs_lack_is_wanted() -> None:
     found = record.wanted()
     assert {KIND, "numa.chase", "migration.cost"} <= set(found)
     for kind, lacks in found.items():
-        run = recorded(kind)
-        assert run and lacks == [note.text for note in run.notes if note.level == "missing"]
-        assert contribute.objections(run), "the book has this one"
+        runs = [run for machine in registry.recorded_files(kind) if (run := recorded(kind, machine))]
+        assert lacks in [[note.text for note in run.notes if note.level == "missing"] for run in runs]
+        assert all(map(contribute.objections, runs)), "the book has these"
 
 
 def test_a_run_that_lacks_less_is_taken_whole(
@@ -49,11 +49,13 @@ def test_a_run_that_lacks_less_is_taken_whole(
     assert contribute.objections(siblings) == []
     path = tmp_path / "given.json"
     path.write_text(contribute.text([siblings]))
-    place = tmp_path / "recorded.sharing.json"
-    monkeypatch.setattr(registry, "recorded_file", lambda kind: place if kind == KIND else None)
+    entry = replace(registry.entry(KIND), folder=tmp_path)
+    monkeypatch.setattr(registry, "entry", lambda kind: entry)
     monkeypatch.setattr(contribute, "wanted", lambda: {KIND: ["SMT"]})
-    assert contribute.take(path) == [place]
-    assert place.read_text() == siblings.to_json()
+    monkeypatch.setattr(contribute, "_broken", lambda run: [])  # the entry has nothing but this folder
+    for machine, name in (("", "recorded.sharing.json"), ("smt-host", "recorded.sharing.smt-host.json")):
+        assert contribute.take(path, machine) == [tmp_path / name]
+        assert (tmp_path / name).read_text() == siblings.to_json()
 
 
 CHANGES: list[tuple[str, Callable[[Result], Result]]] = [
@@ -76,7 +78,8 @@ def test_what_the_books_own_runs_may_not_be_is_refused(
     said: str, change: Callable[[Result], Result], siblings: Result, tmp_path: Path
 ) -> None:
     (tmp_path / "given.json").write_text(contribute.text([change(siblings)]))
-    before = {path: path.stat().st_mtime_ns for path in map(registry.recorded_file, record.wanted()) if path}
+    shipped = [path for kind in record.wanted() for path in registry.recorded_files(kind).values()]
+    before = {path: path.stat().st_mtime_ns for path in shipped}
     with pytest.raises(SchedLabError, match=said):
         contribute.take(tmp_path / "given.json")
     assert before == {path: path.stat().st_mtime_ns for path in before}

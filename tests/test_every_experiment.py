@@ -1,4 +1,4 @@
-"""The contract, held by every experiment clause by clause: by its recorded run and a tiny one made here."""
+"""The contract, held by every experiment clause by clause: by its recorded runs and a tiny one made here."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from sched_labs.core import registry
 from sched_labs.testing import CLAUSES, Subject, Watched, subject
 from sched_labs.testing.quoted import made_up
 
+SHIPPED = [(kind, machine) for kind in registry.names() for machine in registry.recorded_files(kind) or [""]]
 
-@pytest.fixture(scope="module", params=registry.names())
+
+@pytest.fixture(scope="module", params=SHIPPED, ids=lambda one: "-".join(filter(None, one)))
 def recorded_run(request: pytest.FixtureRequest) -> Subject:
     """Loaded, summed up and drawn once for all clauses."""
-    return subject(request.param)
+    kind, machine = request.param
+    return subject(kind, machine=machine)
 
 
 @pytest.fixture(scope="module", params=registry.names())

@@ -31,7 +31,7 @@ def test_every_sentence_is_true_on_every_machine(
         for cell, place, side in sorted(sides - reached)
     ]
     assert missed == []  # what no machine can reach is to go; for the rest, construct a machine that does
-    if sides:  # a chapter that says the same of four machines computes nothing
+    if sides:  # a chapter that says the same of all machines computes nothing
         assert len(set(said.values())) > 1
 
 

@@ -35,6 +35,7 @@ _WHERE = {
     "judge": ("sched_labs.claims", "judge"),
     "load": ("sched_labs.core.result", "load"),
     "explorables": ("sched_labs.explorables", None),
+    "pale": ("sched_labs.reader.pale", None),
     "placement": ("sched_labs.steer.placement", None),
     "predict": ("sched_labs.reader.predictions", "predict"),
     "quotas": ("sched_labs.limits.quotas", None),

@@ -142,6 +142,9 @@ def _add_experiments(commands: Any) -> None:
         "-o", "--output", type=Path, required=True, metavar="FIGURE", help="a .svg, .png or .pdf file"
     )
 
+    pale = _add(commands, "recorded", "whose recorded runs your figures show pale", _recorded)
+    pale.add_argument("machine", nargs="?", metavar="MACHINE", help="from now on those of this one")
+
     clean = _add(commands, "clean", "take away what a crash left behind", _clean)
     clean.add_argument("--all", action="store_true", help="also end what is being measured now")
 
@@ -188,6 +191,8 @@ def _add_classroom(commands: Any) -> None:
     give.add_argument(
         "--take", type=Path, metavar="FILE", help="in a checkout: lay its runs beside their experiments"
     )
+    give.add_argument("--machine", default="", metavar="WORD",
+                      help="with --take: lay them beside the book's own, as this machine's")  # fmt: skip
 
     board = _add(commands, "class", "the cards of a whole room on one page", _class)
     board.add_argument("folder", type=Path, help="where the cards are")
@@ -317,7 +322,7 @@ def _contribute(options: argparse.Namespace) -> int:
     from .run.record import wanted
 
     if options.take:
-        for path in contribute.take(options.take):
+        for path in contribute.take(options.take, options.machine):
             print(f"Written to {path}")
         return 0
     lacks, runs = wanted(), []
@@ -504,6 +509,16 @@ def _of_a_file() -> Iterator[None]:
             f"This result is not as its kind is: {type(error).__name__}: {error!s:.200}.",
             "Measure again, or find another copy.",
         ) from error
+
+
+def _recorded(options: argparse.Namespace) -> None:
+    from .reader import pale
+
+    if options.machine:
+        pale.choose(options.machine)
+    chosen = pale.chosen()
+    for word, line in pale.machines().items():
+        print(f"{'*' if word == chosen else ' '} {word:<8} {line}")
 
 
 def _clean(options: argparse.Namespace) -> None:

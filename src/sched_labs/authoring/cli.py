@@ -43,6 +43,9 @@ def add_parser(commands: Any) -> None:
     )
     record.add_argument("experiments", nargs="+", metavar="EXPERIMENT", help="such as naps.sweep")
     record.add_argument("--profile", choices=("tiny", "quick", "full"), default="quick")
+    record.add_argument(
+        "--machine", default="", metavar="WORD", help="such as intel: beside the run that is there"
+    )
     record.set_defaults(handler=_record)
 
 
@@ -79,4 +82,4 @@ def _check(options: argparse.Namespace) -> None:
 def _record(options: argparse.Namespace) -> None:
     from ..run.record import record
 
-    record(options.experiments, options.profile)
+    record(options.experiments, options.profile, options.machine)

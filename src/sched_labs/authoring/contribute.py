@@ -92,8 +92,10 @@ def parse(data: bytes) -> list[Result]:
     return runs
 
 
-def take(path: Path) -> list[Path]:
-    """Lay each run of a contribution beside its experiment, in place of the book's: a pull request.
+def take(path: Path, machine: str = "") -> list[Path]:
+    """Lay each run of a contribution beside its experiment: a pull request.
+
+    machine   a word for the machine, whose runs then lie beside the book's own; "": in place of these
 
     Returns where.  Raises SchedLabError, and lays nothing, where the book does not take one of them.
     """
@@ -103,10 +105,7 @@ def take(path: Path) -> list[Path]:
         raise ResultError(f"{path} cannot be read: {error.strerror}.", "Name the contribution.") from error
     if wrong := [f"{run.kind}: {sentence}" for run in runs for sentence in objections(run)]:
         raise SchedLabError("\n  ".join(["The book does not take this:", *wrong]), "Measure once more.")
-    laid = []
-    for run in runs:
-        place = registry.recorded_file(run.kind)
-        assert place  # a kind that is wanted has one
+    places = {registry.entry(run.kind).recorded_file(machine): run for run in runs}
+    for place, run in places.items():
         write_text(place, run.to_json())
-        laid.append(place)
-    return laid
+    return list(places)

@@ -23,9 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml  # type: ignore[import-untyped]
 
+from ..core import registry
 from ..core.errors import ResultError, SchedLabError
+from ..core.store import recorded_machine
+from ..core.tables import cell, heading
 from ..core.words import number_text, size_text
 from ..incidents import story
+from ..reader import pale
 from ..run import record
 from . import cut, lab_pages, predictions, trust
 from .chapters import Chapter, Checkout
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 
 _MARKER = re.compile(r"<!-- sched-labs: ([a-z]+) -->")
 _WORDS_PER_MINUTE = cut.WORDS_PER_MINUTE  # code counts as prose
+_MOST_APART = 20  # rows of two machines' differences
 LEDGER = "book/ledger.yml"
 
 
@@ -260,12 +265,17 @@ def _verdicts(made_from: Material) -> str:
     return "\n\n".join(found)
 
 
-@cache
 def _recorded(kind: str) -> Result | None:
-    """The run that ships: read and summarised once, however often the pages are laid out."""
+    """The run that ships, of the machine that the reader has chosen."""
+    return _recorded_on(kind, recorded_machine())
+
+
+@cache
+def _recorded_on(kind: str, machine: str) -> Result | None:
+    """Read and summarised once, however often the pages are laid out."""
     from ..core.result import recorded
 
-    run = recorded(kind)
+    run = recorded(kind, machine)
     if run is not None:
         run.summary = run.summary().copy  # type: ignore[method-assign]
     return run
@@ -385,6 +395,37 @@ def _effects(made_from: Material) -> str:
     return _table(("experiment", "profile", "numbers", "half of them", "nine in ten"), rows)
 
 
+def _machines(made_from: Material) -> str:
+    """What differs between the book's own machine and each other one that has recorded runs."""
+    names = list(pale.machines().items())
+    return "\n\n".join(_apart(names[0], other) for other in names[1:])
+
+
+@cache
+def _apart(own: tuple[str, str], other: tuple[str, str]) -> str:
+    """The sentence and the table for two machines, each by its word and its line."""
+    kinds = [kind for kind in registry.names() if {"", other[0]} <= registry.recorded_files(kind).keys()]
+    pairs = [(_recorded_on(kind, ""), _recorded_on(kind, other[0])) for kind in kinds]
+    table = trust.apart((first, second) for first, second in pairs if first and second)
+
+    def text(value: float, column: str) -> str:
+        return cell(value, heading(column)[1])
+
+    rows = [
+        (f"`{kind}`", name, text(first, column), text(second, column), f"× {number_text(times, 2)}")
+        for kind, name, column, first, second, _, times in trust.farthest(table, _MOST_APART).to_numpy()
+    ]
+    return "\n".join(
+        [
+            f"`{own[0]}` is {own[1]}, `{other[0]}` is {other[1]}.",
+            f"Of {len(table):,} numbers that both have with an interval, {table['differs'].sum():,} differ "
+            "beyond both intervals.",
+            "",
+            _table(("experiment", "number", own[0], other[0], "times"), rows),
+        ]
+    )
+
+
 def _wanted(made_from: Material) -> str:
     """The experiments whose recorded run lacks something, and what: other machines are wanted for it."""
     rows = [(f"`{kind}`", " ".join(lacks)) for kind, lacks in record.wanted().items()]
@@ -435,5 +476,6 @@ _WRITERS: dict[str, Callable[[Material], str]] = {
     "agreement": _agreement,
     "effects": _effects,
     "fleet": _fleet,
+    "machines": _machines,
     "wanted": _wanted,
 }

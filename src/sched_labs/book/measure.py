@@ -27,6 +27,7 @@ import sched_labs
 from ..core import registry
 from ..core.closure import closure, named
 from ..core.errors import SchedLabError
+from ..core.store import recorded_machine
 from ..run import kept
 from . import shipped
 from .chapters import Chapter, Checkout
@@ -133,9 +134,10 @@ def _notebook(book: Checkout, chapter: Chapter) -> Path:
 def fingerprint(chapter: Chapter, profile: str) -> str:
     """Return a digest of what a chapter's page comes from: text, machine, profile, and the code behind it.
 
-    That is every module that its cells import, and all that stands beside the experiments among them.
+    That is every module that its cells import, and all that stands beside the experiments among them; and
+    whose recorded runs the reader wants to see.
     """
-    words = [profile, platform.python_version(), *kept.machine_marks()]
+    words = [profile, platform.python_version(), *kept.machine_marks(), recorded_machine()]
     text = chapter.source.read_text(encoding="utf-8") if chapter.source.is_file() else ""
     return kept.digest([*words, text], sorted(_ingredients(text)))
 

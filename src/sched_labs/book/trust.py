@@ -1,4 +1,5 @@
-"""What the page *Can you trust these numbers?* holds: comparisons with other tools, and the smallest effects.
+"""What the page *Can you trust these numbers?* holds: comparisons with other tools, the smallest effects, and
+what differs between the machines whose runs ship with the book.
 
 The benchmarks write their last table to a file of `benchmarks/recorded/`, with the machine and the date.
 The smallest effects are computed from the reader's newest runs, or from the recorded ones.
@@ -7,7 +8,7 @@ The smallest effects are computed from the reader's newest runs, or from the rec
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import pandas as pd
 
 from ..core import jsontext
 from ..core.errors import ParameterError, SchedLabError
+from ..fleet import numbers
 
 if TYPE_CHECKING:
     from ..core.result import Result
@@ -82,6 +84,38 @@ def smallest_effects(results: Iterator[Result]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def apart(pairs: Iterable[tuple[Result, Result]]) -> pd.DataFrame:
+    """The numbers that two machines have both measured, with their intervals; a row each.
+
+    pairs   the two machines' runs of a kind, in the same order throughout
+
+    kind, name, column   which number; the column has its unit
+    first, second        the medians
+    differs              whether their intervals lie apart
+    times                the second over the first, NaN where one of them is not positive
+    """
+    rows = []
+    for pair in pairs:
+        first, second = (
+            {(name, column): rest for name, column, *rest in numbers.of(run) if None not in rest}
+            for run in pair
+        )
+        for (name, column), (value, low, high) in first.items():
+            if (name, column) in second:
+                other, other_low, other_high = second[name, column]
+                differs = other_low > high or low > other_high
+                times = other / value if min(value, other) > 0 else np.nan
+                rows.append((pair[0].kind, name, column, value, other, differs, times))
+    return pd.DataFrame(rows, columns=["kind", "name", "column", "first", "second", "differs", "times"])
+
+
+def farthest(table: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Of the numbers that differ the one that does most of each kind, and of these so many, most first."""
+    found = table[table["differs"] & table["times"].notna()]
+    order = found["times"].map(np.log).abs().sort_values(ascending=False, kind="stable").index
+    return found.loc[order].drop_duplicates("kind").head(most).reset_index(drop=True)
 
 
 def benchmarks(root: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ chapter, and in it a folder for each experiment:
         figure.py               @draws("experiment.name")
         claims.py               CLAIMS
         recorded.name.json      a run of a named machine
+        recorded.name.word.json another machine's, which a reader chooses by that word
         its own programs        *.c
 
 The book's own root is `sched_labs.topics`; a course adds its root by an entry point of the group
@@ -40,6 +41,7 @@ GROUP = "sched_labs.topics"
 SHARED_PROGRAMS = Path(__file__).resolve().parents[1] / "workloads" / "src"
 _OWN = "sched_labs.topics"
 _CHECKOUT = Path(__file__).resolve().parents[3]  # of the book, where the library was installed from one
+_MACHINE = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _DECLARED = re.compile(
     r'^@(?P<call>experiment\(.*?\))\s*^def (?P<name>\w+)\(.*?:\n    """(?P<about>.*?)(?:"""|\n)',
     re.MULTILINE | re.DOTALL,
@@ -80,6 +82,19 @@ class Entry:
         """The experiment itself.  SchedLabError where its module does not load."""
         found: Experiment = getattr(self._load("experiment"), self.function)
         return found
+
+    def recorded_file(self, machine: str = "") -> Path:
+        """The place of its recorded run: the book's own, or that of another machine, which a word names.
+
+        Raises ParameterError for what is no such word.
+        """
+        if machine and not _MACHINE.fullmatch(machine):
+            raise ParameterError(
+                f"{machine[:40]!r} cannot name a machine.",
+                "Take a word of lower-case letters, digits and dashes, such as intel or arm-server.",
+            )
+        words = ("recorded", self.kind.partition(".")[2], machine, "json")
+        return self.folder / ".".join(word for word in words if word)
 
     def _load(self, name: str) -> ModuleType:
         try:
@@ -277,11 +292,18 @@ def folders() -> list[Path]:
     return list(dict.fromkeys(one.folder for one in entries()))
 
 
-def recorded_file(kind: str) -> Path | None:
-    """The recorded run of a kind, or None where none ships with it."""
-    one = _found().entries.get(kind)
-    path = one and one.folder / f"recorded.{kind.partition('.')[2]}.json"
-    return path if path and path.is_file() else None
+def recorded_files(kind: str) -> dict[str, Path]:
+    """The recorded runs of a kind, by the word of their machine; the book's own comes first, under ""."""
+    known = _found().entries
+    if kind not in known:
+        return {}
+    own = known[kind].recorded_file()
+    found = {"": own} if own.is_file() else {}
+    for path in sorted(own.parent.glob(f"{own.stem}.*.json")):
+        word = path.stem.removeprefix(f"{own.stem}.")
+        if f"{kind}.{word}" not in known:
+            found[word] = path
+    return found
 
 
 Drawer = Callable[..., "Figure"]

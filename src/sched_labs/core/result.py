@@ -18,7 +18,7 @@ import pandas as pd
 from . import jsontext, older, registry
 from .errors import ParameterError, ResultError, SchedLabError
 from .progress import in_notebook
-from .store import data_folder, held, now, write_text
+from .store import data_folder, held, now, recorded_machine, write_text
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -372,7 +372,12 @@ def latest(kind: str) -> Result | None:
     return load(found[-1]) if found else None
 
 
-def recorded(kind: str) -> Result | None:
-    """The run of a named machine that ships with the book, or None where there is none for this kind."""
-    path = registry.recorded_file(kind)
+def recorded(kind: str, machine: str | None = None) -> Result | None:
+    """The run of a named machine that ships with the book, or None where there is none for this kind.
+
+    machine   "" for the book's own, or the word of another machine; by default the reader's choice.
+              A machine that has no run of this kind gives way to the book's own.
+    """
+    files = registry.recorded_files(kind)
+    path = files.get(recorded_machine() if machine is None else machine, next(iter(files.values()), None))
     return from_json(path.read_text(encoding="utf-8"), f"the recorded {kind}") if path else None

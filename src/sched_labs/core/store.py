@@ -1,4 +1,4 @@
-"""What the reader keeps: results and predictions, in the reader's data folder and never in the source tree.
+"""What the reader keeps: results, predictions, a choice: in the reader's data folder, not in the source tree.
 
 The folder is `$XDG_DATA_HOME/sched-labs` (by default `~/.local/share/sched-labs`).  Files are written beside
 their place and moved into it, so that an interrupted write leaves the old file whole.  What is read, changed
@@ -259,6 +259,25 @@ def _word(value: Any) -> str:
     if not (isinstance(value, str) and 0 < len(value) <= 64 and value.isprintable()):
         raise ParameterError(f"{str(value)[:40]!r} is not a word that a prediction can be.")
     return value
+
+
+def _machine_file() -> Path:
+    return data_folder() / "recorded-machine"
+
+
+def recorded_machine() -> str:
+    """The word of the machine whose recorded runs the reader wants to see; empty for the book's own.
+
+    A choice that cannot be read is none: every figure names the machine that it shows.
+    """
+    with contextlib.suppress(OSError, ValueError, ResultError):
+        return _machine_file().read_text(encoding="utf-8").strip()
+    return ""
+
+
+def keep_recorded_machine(word: str) -> None:
+    """Keep the reader's choice.  Raises ResultError where it cannot be written."""
+    write_text(_machine_file(), f"{word}\n")
 
 
 def now() -> str:

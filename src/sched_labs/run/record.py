@@ -1,5 +1,7 @@
 """Record the runs that ship with the book, on a quiet machine: `python -m sched_labs.run.record [NAME ...]`.
 
+With `--machine intel` they are another machine's, and lie beside the book's own.
+
 Each is the experiment as it stands in its chapter, saved whole: machine, kernel, date, parameters, notes.
 Runs that carry a flag are written too, and named, so that whoever records can look and repeat.
 """
@@ -7,23 +9,25 @@ Runs that carry a flag are written too, and named, so that whoever records can l
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from ..core import registry
-from ..core.result import Result, recorded
+from ..core.result import Result, load
 from .base import PROFILES
 
 
-def record(names: list[str], profile: str = "quick", folder: Path | None = None) -> list[str]:
-    """Measure these experiments one after the other and write each beside its experiment, or to this folder.
+def record(names: list[str], profile: str = "quick", machine: str = "") -> list[str]:
+    """Measure these experiments one after the other and write each beside its experiment.
+
+    machine   a word for this one, whose runs then lie beside the book's own; "": they are the book's own
 
     Returns the names of flagged ones.
     """
     flagged = []
     for name in names:
         entry = registry.entry(name)
+        place = entry.recorded_file(machine)
         result = entry.load()(profile=profile, save=False)
-        path = result.save((folder or entry.folder) / f"recorded.{entry.kind.partition('.')[2]}.json")
+        path = result.save(place)
         print(f"{path.name}: {result.duration_s:.1f} s, {path.stat().st_size / 1024:.0f} KiB", flush=True)
         for text in result.flags:
             print(f"    {text}", flush=True)
@@ -38,18 +42,22 @@ def missing(run: Result) -> list[str]:
 
 
 def wanted() -> dict[str, list[str]]:
-    """The book's kinds whose recorded run lacks something that other machines have, and what."""
+    """The book's kinds whose recorded runs all lack something that other machines have, and what the best
+    of them does.
+    """
     own = [one.kind for one in registry.entries() if one.package.startswith("sched_labs.")]
-    runs = {kind: recorded(kind) for kind in own}
-    return {kind: lacks for kind, run in runs.items() if run and (lacks := missing(run))}
+    runs = {kind: [load(path) for path in registry.recorded_files(kind).values()] for kind in own}
+    best = {kind: min(map(missing, of_kind), key=len) for kind, of_kind in runs.items() if of_kind}
+    return {kind: lacks for kind, lacks in best.items() if lacks}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m sched_labs.run.record", description=__doc__)
     parser.add_argument("experiments", nargs="*", help="default: all")
     parser.add_argument("--profile", choices=PROFILES, default="quick")
+    parser.add_argument("--machine", default="", help="a word for this one, beside the book's own")
     given = parser.parse_args()
-    if flagged := record(given.experiments or registry.names(), given.profile):
+    if flagged := record(given.experiments or registry.names(), given.profile, given.machine):
         print(f"Flagged, look at them before you commit: {', '.join(flagged)}")
 
 

@@ -84,13 +84,15 @@ class Subject:
         return [claim for claim in all_claims() if claim.kind == self.kind]
 
 
-def subject(kind: str, made: Watched | None = None) -> Subject:
+def subject(kind: str, made: Watched | None = None, machine: str = "") -> Subject:
     """The experiment of this kind with its recorded run, or one that was made here, and the cases beside it.
+
+    machine   whose recorded run, by its word: the book's own by default
 
     Raises ParameterError for an unknown kind and for one that has no recorded run.
     """
     entry = registry.entry(kind)
-    run = made.result if made else recorded(entry.kind)
+    run = made.result if made else recorded(entry.kind, machine)
     if run is None:
         raise ParameterError(
             f"No run of {entry.kind} is recorded.", f"Record one: sched-labs record {entry.kind}"
@@ -109,7 +111,7 @@ def _cases(entry: Entry) -> list[Case] | None:
 
 
 def check_experiment(kind: str, *, live: bool = True) -> None:
-    """Hold an experiment to every clause of the contract: its recorded run, and a tiny one made here.
+    """Hold an experiment to every clause of the contract: its recorded runs, and a tiny one made here.
 
     kind   such as "naps.overshoot", or "naps" where that folder has one experiment only
     live   make the tiny run: it takes a second or two, and waits while this machine measures something else
@@ -117,7 +119,7 @@ def check_experiment(kind: str, *, live: bool = True) -> None:
     Raises ContractError, which names all that is wrong, and whatever the experiment itself raises.
     """
     entry = registry.entry(kind)
-    runs = [subject(entry.kind)] if recorded(entry.kind) else []
+    runs = [subject(entry.kind, machine=word) for word in registry.recorded_files(entry.kind)]
     if live or not runs:
         runs.append(subject(entry.kind, watched(entry.load())))
     wrong = [
