@@ -51,7 +51,7 @@ def test_a_run_that_lacks_less_is_taken_whole(
     path.write_text(contribute.text([siblings]))
     entry = replace(registry.entry(KIND), folder=tmp_path)
     monkeypatch.setattr(registry, "entry", lambda kind: entry)
-    monkeypatch.setattr(contribute, "wanted", lambda: {KIND: ["SMT"]})
+    monkeypatch.setattr(contribute, "lacking", lambda kind: ["SMT"])
     monkeypatch.setattr(contribute, "_broken", lambda run: [])  # the entry has nothing but this folder
     for machine, name in (("", "recorded.sharing.json"), ("smt-host", "recorded.sharing.smt-host.json")):
         assert contribute.take(path, machine) == [tmp_path / name]

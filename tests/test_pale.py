@@ -15,7 +15,7 @@ from sched_labs.core import registry, store
 from sched_labs.core.errors import ParameterError
 from sched_labs.core.result import Result
 
-KIND = "crowd.switch"
+KIND = "nested.groups"
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def third(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A CONSTRUCTED machine `third`, of which one kind has a run."""
     entry = registry.entry(KIND)
-    folder = tmp_path / "crowd"
+    folder = tmp_path / "nested"
     shutil.copytree(entry.folder, folder)
     elsewhere = replace(entry, folder=folder)
     monkeypatch.setitem(registry._found().entries, KIND, elsewhere)

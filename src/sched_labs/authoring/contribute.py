@@ -18,7 +18,7 @@ from ..core.errors import ResultError, SchedLabError
 from ..core.result import LARGEST_BYTES, Result, from_json
 from ..core.store import write_text
 from ..core.version import __version__
-from ..run.record import missing, wanted
+from ..run.record import lacking, missing
 from ..testing.contract import CLAUSES, Subject
 
 FORMAT, VERSION = "sched-labs contribution", 1
@@ -27,8 +27,8 @@ _PROFILES = ("quick", "full")
 
 def objections(run: Result) -> list[str]:
     """Why the book does not take a run, a sentence each; none where it does."""
-    lacks = wanted().get(run.kind)
-    if lacks is None:
+    lacks = lacking(run.kind)
+    if not lacks:
         return [f"The book has all that it wants of {run.kind}."]
     found = []
     if _plainly(lacks) <= _plainly(missing(run)) or len(missing(run)) > len(lacks):

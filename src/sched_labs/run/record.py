@@ -41,14 +41,16 @@ def missing(run: Result) -> list[str]:
     return [note.text for note in run.notes if note.level == "missing"]
 
 
+def lacking(kind: str) -> list[str]:
+    """What the recorded run of a kind lacks that other machines have; of several runs, the one with least."""
+    runs = [missing(load(path)) for path in registry.recorded_files(kind).values()]
+    return min(runs, key=len, default=[])
+
+
 def wanted() -> dict[str, list[str]]:
-    """The book's kinds whose recorded runs all lack something that other machines have, and what the best
-    of them does.
-    """
+    """The book's kinds whose recorded runs all lack something, and what."""
     own = [one.kind for one in registry.entries() if one.package.startswith("sched_labs.")]
-    runs = {kind: [load(path) for path in registry.recorded_files(kind).values()] for kind in own}
-    best = {kind: min(map(missing, of_kind), key=len) for kind, of_kind in runs.items() if of_kind}
-    return {kind: lacks for kind, lacks in best.items() if lacks}
+    return {kind: lacks for kind in own if (lacks := lacking(kind))}
 
 
 def main() -> None:
