@@ -71,17 +71,28 @@ def test_the_run_says_what_the_kernel_does_against_processor_bugs(costs: Result)
     assert any("processor bugs" in note.text for note in costs.notes)
 
 
-def test_a_small_machine_is_told_that_its_cold_copy_may_be_warm(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Small:
+@pytest.mark.parametrize(
+    ("cache", "available", "pool", "told"),
+    [
+        (32 << 20, 64 << 20, 8 << 20, ["flag"]),
+        (32 << 20, 8 << 30, 128 << 20, []),
+        (260 << 20, 24 << 30, 768 << 20, []),  # a guest that sees all of its host's cache
+        (512 << 20, 24 << 30, 768 << 20, ["flag"]),
+    ],
+)
+def test_a_machine_too_small_for_its_cache_is_told_that_its_cold_copy_may_be_warm(
+    cache: int, available: int, pool: int, told: list[str]
+) -> None:
+    class Machine:
         def caches(self, cpu: int) -> list[Any]:
-            return [type("Cache", (), {"kind": "unified", "size_bytes": 32 << 20})]
+            return [type("Cache", (), {"kind": "unified", "size_bytes": cache})]
 
         def fact(self, key: str) -> Any:
-            return type("Fact", (), {"value": 64 << 20 if key == "memory.available_bytes" else None})
+            return type("Fact", (), {"value": available if key == "memory.available_bytes" else None})
 
     run = base.Run("reference.costs", "tiny", False)
-    assert reference._pool_bytes(run, Small()) == 8 << 20  # type: ignore[arg-type]
-    assert [note.level for note in run.notes] == ["flag"]
+    assert reference._pool_bytes(run, Machine()) == pool  # type: ignore[arg-type]
+    assert [note.level for note in run.notes] == told
 
 
 def test_an_unknown_rung_is_refused_by_the_workload() -> None:
