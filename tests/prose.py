@@ -183,6 +183,8 @@ def contradictions(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if _NEGATIVE.search(line):
             yield f"less than nothing, said to be a way: {line.strip()}"
+        if re.search(r"(?<![\w.)])[-−]0(\.0+)?(?![\w.])", line):
+            yield f"less than nothing by nothing: {line.strip()}"
         if re.search(r"(?<![\w.])(nan|inf|NaN|<NA>|None)(?![\w-])", line):
             yield f"a number that is none: {line.strip()}"
         for match in _TIMES.finditer(line):

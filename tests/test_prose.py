@@ -46,6 +46,9 @@ def test_every_sentence_is_true_on_every_machine(
         ("it takes -0.2 µs later", True),
         ("-1.1% less work", True),
         ("at 0.5-2 ms more", False),
+        ("-0% (-0% to 1%) lost", True),
+        ("-0.0 points against alone", True),
+        ("-0.04 points, on CPUs 1-0", False),
         ("information, finance", False),
     ],
 )

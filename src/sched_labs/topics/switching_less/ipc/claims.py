@@ -27,15 +27,15 @@ def _row(table: pd.DataFrame, condition: str) -> pd.Series:
 
 def _lost(row: pd.Series) -> str:
     return (
-        f"{row['loss_share']:.0%} ({row['loss_lo_share']:.0%} to {row['loss_hi_share']:.0%}) with "
+        f"{row['loss_share']:z.0%} ({row['loss_lo_share']:z.0%} to {row['loss_hi_share']:z.0%}) with "
         f"{NAMES[str(row['condition'])]} at {row['switches_per_s']:,.0f} switches/s"
     )
 
 
 def _counted(row: pd.Series) -> str:
     return (
-        f"{row['machine_switches_per_s']:,.0f} a second of the whole machine, and {row['loss_share']:.0%} "
-        f"({row['loss_lo_share']:.0%} to {row['loss_hi_share']:.0%}) lost, with "
+        f"{row['machine_switches_per_s']:,.0f} a second of the whole machine, and {row['loss_share']:z.0%} "
+        f"({row['loss_lo_share']:z.0%} to {row['loss_hi_share']:z.0%}) lost, with "
         f"{NAMES[str(row['condition'])]}"
     )
 
