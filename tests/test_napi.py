@@ -50,7 +50,8 @@ def test_packets_arrive_and_only_a_thread_uses_time_of_a_thread(given: Result) -
 
 def test_only_a_hog_that_runs_works(given: Result) -> None:
     data = given.data
-    assert (data.hog_steps[~data.hog] == 0).all() and (data.hog_steps[data.hog] > 0).all()
+    late = 1  # it may finish its last step in the block after its own
+    assert (data.hog_steps[~data.hog] <= late).all() and (data.hog_steps[data.hog] > late).all()
     table = given.summary()
     assert table.hog_ns_per_packet[~table.hog].isna().all()
     assert table.hog_ns_per_packet[table.hog].notna().all()
