@@ -403,7 +403,7 @@ def server(
 
 
 def crowd(loop: float, threads: float) -> list[Row]:
-    return [server(by, 1, cpu, connections=1000) for by, cpu in (("loop", loop), ("threads", threads))]
+    return [server(by, 1, cpu, connections=10_000) for by, cpu in (("loop", loop), ("threads", threads))]
 
 
 BUSY = server("loop", 0.2, rate=50_000)
@@ -420,10 +420,10 @@ CONNECTION_CASES: list[Case] = [
     ("000-098", FAILS, [server("loop", 1), server("loop", 0.2, voluntary=0.9)], "At the least, 90.0%"),
     ("000-098", UNKNOWN, [server("loop", 1, voluntary=0.99)], "99.0%"),
     ("000-098", UNKNOWN, [server("threads", 2)], "no switches of the event loop"),
-    ("000-095", HOLDS, crowd(5000, 19_000), "19 µs a request, 5 µs by one thread at 1,000 connections"),
+    ("000-095", HOLDS, crowd(5000, 19_000), "19 µs a request, 5 µs by one thread at 10,000 connections"),
     ("000-095", FAILS, crowd(5000, 6000), "6 µs a request"),
     ("000-095", UNKNOWN, crowd(5000, 10_000), "span twice"),
-    ("000-095", UNKNOWN, [server("loop", 1), server("threads", 2)], "no point with 1,000"),
+    ("000-095", UNKNOWN, [server("loop", 1), server("threads", 2)], "no point with 10,000"),
     ("loop", HOLDS, [server("loop", 1), server("threads", 2, 9000)], "5 µs and 9 µs at 100 connections"),
     ("loop", FAILS, [server("loop", 1, 9000), server("threads", 2)], "9 µs and 5 µs"),
     ("loop", UNKNOWN, [server("loop", 1), server("threads", 2)], "overlap"),

@@ -313,7 +313,7 @@ def _no_burst(known: Evidence) -> Verdict:
     if known.quota is None:
         raise CannotTell("No quota was set on this kernel for this table.")
     if known.quota["burst_counted"]:
-        return Verdict(FAILS, "cpu.stat counts bursts: a group can be given some.")
+        return Verdict(FAILS, "cpu.stat counts bursts: a group can be given some (this one had none).")
     raise CannotTell("cpu.stat knows no bursts, and what a period overran by at a tick was not counted.")
 
 

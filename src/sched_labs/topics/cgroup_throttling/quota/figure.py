@@ -194,7 +194,7 @@ def _caption(table: pd.DataFrame) -> str:
     # Where the formula's stall is shorter than a slice and a tick, nothing could disagree with it.
     told = table[(table["share_percent"] < 100) & (table["formula_stall_ns"] > table["tolerance_ns"])]
     near = (abs(told["stall_ns"] - told["formula_stall_ns"]) <= told["tolerance_ns"]).sum()
-    agree = f"{near} of {len(told)} limits whose stall is longer than a slice and a tick are as near as that"
+    agree = f"{near} of {len(told)} stalls longer than a slice and a tick are no further from it than these"
     return (
         f"With {row['share_percent']:g} % of {axes.time_text(row['period_ns'])} the thread stands still for "
         f"{axes.time_text(row['stall_ns'])} at a time, where the rest of the period is "
@@ -306,18 +306,21 @@ def _threads_caption(table: pd.DataFrame) -> str:
     if seen.empty:
         return "No limit was set here, so nothing was used up."
     one, many = seen.iloc[0], seen.iloc[-1]
-    cpus = f"{many['cpus']:g} CPU{'s' * int(many['cpus'] > 1)}"
+    lasts = [f"{_count(row['threads'])} {axes.time_text(row['ran_ns'])}" for row in (one, many)]
     return (
-        f"{axes.time_text(many['quota_ns'])} of CPU time last {one['threads']:g} "
-        f"thread{'s' * int(one['threads'] > 1)} {axes.time_text(one['ran_ns'])} and {many['threads']:g} "
-        f"threads {axes.time_text(many['ran_ns'])} on {cpus}; then "
+        f"{axes.time_text(many['quota_ns'])} of CPU time last {' and '.join(dict.fromkeys(lasts))} on "
+        f"{many['cpus']:g} CPU{'s' * int(many['cpus'] > 1)}; then "
         f"all stand still for {axes.time_text(many['stall_ns'])}."
     )
+
+
+def _count(threads: float) -> str:
+    return f"{threads:g} thread{'' if threads == 1 else 's'}"
 
 
 def _threads_alt(table: pd.DataFrame) -> str:
     parts = ["Dots with intervals, both axes logarithmic: time until a quota is used up against threads."]
     for row in each(table):
         seen = axes.time_text(row.ran_ns) if np.isfinite(row.ran_ns) else "no stall seen"
-        parts.append(f"{row.threads:g} threads: {seen}, formula {axes.time_text(row.formula_ran_ns)}.")
+        parts.append(f"{_count(row.threads)}: {seen}, formula {axes.time_text(row.formula_ran_ns)}.")
     return " ".join(parts)

@@ -82,7 +82,7 @@ def _counts_the_quota(table: pd.DataFrame) -> Verdict:
     if found.empty:
         raise CannotTell("Neither Go nor Java is installed here.")
     said = ", ".join(f"{row.own_threads} in {row.runtime}" for row in found.itertuples())
-    reason = f"threads for a quota of {found.threads.iloc[0]} CPU(s): {said}."
+    reason = f"threads where the quota is worth {found.threads.iloc[0]}: {said}."
     return yes(bool((found.own_threads <= found.threads).all()), reason)
 
 

@@ -37,12 +37,16 @@ def frame(result: Drawable) -> pd.DataFrame:
         f"{name}_share": table[f"{name}_percent"] / 100 / (1 if name == "throttled" else worth)
         for name in _PERCENTS
     }
-    words = [f"{row.runtime}, {_threads(row.threads)}: {_FOR[row.setting]}" for row in each(table)]
+    words = [
+        f"{row.runtime}, {_threads(row.threads, row.runtime)}: {_FOR[row.setting]}" for row in each(table)
+    ]
     return table.drop(columns=percents).assign(program=words, **shares)
 
 
-def _threads(count: int) -> str:
-    return f"{count} thread{'s' * (count > 1)}"
+def _threads(count: int, runtime: str) -> str:
+    """Python has processes in the place of threads."""
+    one, more = ("process", "processes") if runtime == "Python" else ("thread", "threads")
+    return f"{count} {one if count == 1 else more}"
 
 
 @draws(KIND)
@@ -67,7 +71,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 
 def _caption(table: pd.DataFrame) -> str:
     said = [
-        f"{row.runtime} with {_threads(row.threads)}: {axes.time_text(row.p99_ns, 2)}, and "
+        f"{row.runtime} with {_threads(row.threads, row.runtime)}: {axes.time_text(row.p99_ns, 2)}, and "
         f"{axes.number_text(100 * row.throttled_share, 2)} % of the periods throttled"
         for row in each(table)
     ]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from sched_labs.core.errors import ResultError
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure
+from sched_labs.draw.base import Drawable, Figure, provenance
 from sched_labs.draw.panels import SHARE, TIME, Panel, dots, in_words
 
 PANELS = (
@@ -69,7 +69,7 @@ def dashboard(result: Drawable) -> Figure:
         alt=f"Dot plots. {in_words(table, PANELS, 'condition', {})}",
         caption=_caption(table[table["limit"] == table["limit"].iloc[0]].iloc[-1]),
         data=table,
-        provenance=result.provenance_line(),
+        provenance=provenance(result, None),
         title="What a dashboard shows of a service under a quota",
     )
 

@@ -35,6 +35,8 @@ _SUMMARY = (
     "arrived",
     "p50_ns",
     "p99_ns",
+    "p99_lo_ns",
+    "p99_hi_ns",
     "beyond_percent",
     "second_mode_ns",
     "periods",
@@ -199,15 +201,15 @@ def _caption(summary: pd.DataFrame) -> str:
     plain = summary[(summary["limit"] == "none") & (summary["neighbour"] == "idle")]
     quota = summary[(summary["limit"] == "quota") & (summary["neighbour"] == "idle")]
     if plain.empty or quota.empty:
-        row = summary.iloc[0]
-        return (
-            f"Without a limit one request in a hundred took more than {axes.time_text(row['p99_ns'])}; "
-            "no limit was set here."
-        )
+        row = next(each(summary))
+        name = label(row.limit, row.demand_percent, row.neighbour, row.hogs)
+        return f"One request in a hundred took more than {axes.time_text(row.p99_ns)} ({name})."
     one, other = plain.iloc[0], quota.sort_values("demand_percent").iloc[-1]
+    apart = other["p99_lo_ns"] > one["p99_hi_ns"] or other["p99_hi_ns"] < one["p99_lo_ns"]
     text = (
-        f"A quota of which the requests need {other['demand_percent']:g} % on average moves the slowest "
-        f"hundredth from {axes.time_text(one['p99_ns'])} to {axes.time_text(other['p99_ns'])}, with "
+        f"Under a quota of which the requests need {other['demand_percent']:g} % on average the slowest "
+        f"hundredth took {axes.time_text(other['p99_ns'])} or more, without a limit "
+        f"{axes.time_text(one['p99_ns'])}{'' if apart else ' (no difference seen)'}, with "
         f"{axes.number_text(other['throttled_percent'], 2)} % of the periods throttled"
     )
     if np.isfinite(other["second_mode_ns"]):

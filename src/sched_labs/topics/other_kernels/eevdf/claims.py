@@ -89,7 +89,10 @@ def _delaying_is_bookkeeping(table: pd.DataFrame) -> Verdict:
     feature off, all others alike.  Opponent: at other slices or loads it may be otherwise.
     """
     off, on = _row(table, "short", "DELAY_DEQUEUE"), _row(table, "short")
-    reason = f"{off.waited_percent:.0f} % of a turn without it, {on.waited_percent:.0f} % with it."
+    reason = (
+        f"a thread with a shorter slice waits {off.waited_percent:.0f} % of a turn without it, "
+        f"{on.waited_percent:.0f} % with it."
+    )
     longer = more_than(_waited(off), _waited(on), reason).outcome == HOLDS
     return holds_or_fails(not longer, longer, reason)
 
