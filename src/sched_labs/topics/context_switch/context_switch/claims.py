@@ -173,7 +173,7 @@ def _saves_half(table: pd.DataFrame) -> Verdict:
     high = 1 - both.round_trip_lo_ns_one / both.round_trip_hi_ns_free
     told = pd.DataFrame({"saved": saved, "low": low, "high": high}).reset_index()
     reason = "of a free round trip a pin to one CPU saves " + ", ".join(
-        f"{row.saved:.0%} ({row.low:.0%} to {row.high:.0%}: {row.mechanism}, {row.between})"
+        f"{row.saved:z.0%} ({row.low:z.0%} to {row.high:z.0%}: {row.mechanism}, {row.between})"
         for row in told.itertuples(index=False)
     )
     if (low > 0.66).any():
