@@ -319,6 +319,7 @@ CASES: list[Case] = [
     ("002-029", FAILS, four(9_000, 8_000, 10_000), "waited 9 µs"),
     ("002-029", UNKNOWN, four(30_000, 18_000, 45_000), "spans"),
     ("002-029", UNKNOWN, four(nan, nan, nan), "too few"),
+    ("002-029", UNKNOWN, beside(four(157_000, 107_000, 160_000), used_percent=49.0), "had 51 %"),
     ("002-034", HOLDS, [matched(0.9), regime("sleep", "spread", "matched")], "90%"),
     ("002-034", FAILS, [matched(0.0), regime("sleep", "spread", "matched")], "0% of the rounds"),
     ("002-034", UNKNOWN, [matched(0.0), regime("sleep", "spread", "matched", waits=100)], "0.10 a round"),

@@ -25,6 +25,20 @@ def one_row(table: pd.DataFrame, what: str = "", **wanted: object) -> pd.Series:
     return found.iloc[0]
 
 
+def others_had(used_percent: float) -> str:
+    """What stands against a number for which threads should have had their CPUs to themselves; else "".
+
+    used_percent   what they used of those CPUs: other programs had the rest
+    """
+    return f"Other programs had {100 - used_percent:.0f} % of those CPUs." if used_percent < 90 else ""
+
+
+def had_the_cpus(row: pd.Series) -> None:
+    """CannotTell where other programs had more than a tenth of the CPUs of a row meanwhile."""
+    if why := others_had(row["used_percent"]):
+        raise CannotTell(why)
+
+
 def above(low: float, high: float, bound: float, reason: str) -> Verdict:
     """Holds where the whole interval lies above the bound, fails where it lies below it."""
     if low > bound:

@@ -106,7 +106,8 @@ def _boxes(survey: machine.Machine) -> list[_Box]:
     for socket in sockets if len(sockets) > 1 else []:
         call([cpu.number for cpu in survey.cpus if cpu.socket == socket], f"socket {socket}")
     for node in survey.nodes:
-        size = f", {axes.size_text(node.memory_bytes, 2)}" if node.memory_bytes else ""
+        held = node.memory_bytes if len(survey.nodes) > 1 else survey.fact("memory.total_bytes").value
+        size = f", {axes.size_text(held, 2)}" if isinstance(held, int | float) and held else ""
         call(node.cpus, f"memory node {node.number}{size}")
     for level in (4, 3, 2, 1):
         for cpu in survey.cpus:

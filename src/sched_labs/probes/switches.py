@@ -32,7 +32,7 @@ _NAMED_S = 60.0  # the kernel's functions are some 200,000 names: an emulated ma
 STATES = {
     "runnable": "it could have gone on: it was preempted, or it yielded",
     "interruptible": "it went to sleep",
-    "uninterruptible": "it went to sleep and no signal wakes it: mostly for a device",
+    "uninterruptible": "it went to sleep and no ordinary signal wakes it: mostly for a device",
     "other": "it ended, or it was stopped",
 }
 _EDGES = ["cpu", "prev_tid", "prev_name", "next_tid", "next_name", "state", "switches"]

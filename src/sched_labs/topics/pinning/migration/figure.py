@@ -174,9 +174,11 @@ def _caption(table: pd.DataFrame) -> str:
             continue
         small, large = (rows.sort_values("working_set_bytes").iloc[i] for i in (0, -1))
         parts.append(
-            f"to {WORDS.get(str(far), str(far))} a move costs {axes.time_text(small.cost_ns, 2)} with "
-            f"{axes.size_text(small.working_set_bytes)} and {axes.time_text(large.cost_ns, 2)} with "
-            f"{axes.size_text(large.working_set_bytes)}"
+            f"to {WORDS.get(str(far), str(far))} a move costs "
+            + " and ".join(
+                f"{axes.time_text(row.cost_ns, 2)} with {axes.size_text(row.working_set_bytes)}"
+                for row in ([small, large] if len(rows) > 1 else [small])
+            )
         )
     most = highest(moved.assign(times=moved["warmup_ns"] / moved["stay_ns"]), "times")
     sentence = "; ".join(parts)

@@ -18,7 +18,7 @@ import pandas as pd
 from sched_labs import machine, workloads
 from sched_labs.core.errors import ParameterError, ProbeError
 from sched_labs.core.result import Result
-from sched_labs.core.stats import spread
+from sched_labs.core.stats import median_interval
 from sched_labs.probes import runqlat, schedstat
 from sched_labs.probes.waits import OCCUPANTS, Attribution, Waits, bin_edges_ns, bin_of
 from sched_labs.run import checks
@@ -39,8 +39,8 @@ def summarise(result: Result) -> pd.DataFrame:
 
     condition            alone, own_threads, rival
     occupied_by          what had the CPU; one of probes.waits.OCCUPANTS
-    share                its part of all waiting time of the condition, median of the trials
-    share_lo, share_hi   95 % interval of that
+    share                its part of all waiting time of the condition, all trials together: the shares add up
+    share_lo, share_hi   where that lies by trials: 95 % interval of their median, drawn out to the share
     part_ns              its part in sum over the trials
     waits                how many waits the condition had, the same in each of its rows
     wait_mean_ns         the mean wait of the condition, the same in each of its rows
@@ -55,12 +55,15 @@ def summarise(result: Result) -> pd.DataFrame:
         waits = int(counted["waits"].sum())
         for occupant in OCCUPANTS:
             parts = data[data["occupied_by"] == occupant].groupby("trial")["part_ns"].sum()
-            shares = (parts.reindex(each.index, fill_value=0) / each).to_numpy()
+            trial = median_interval((parts.reindex(each.index, fill_value=0) / each).to_numpy())
+            share = float(parts.sum() / each.sum())
             rows.append(
                 {
                     "condition": condition,
                     "occupied_by": occupant,
-                    **spread("share", "", shares),
+                    "share": share,
+                    "share_lo": min(share, trial.low),
+                    "share_hi": max(share, trial.high),
                     "part_ns": int(parts.sum()),
                     "waits": waits,
                     "wait_mean_ns": float(each.sum() / waits) if waits else math.nan,

@@ -184,7 +184,7 @@ def _title(summary: pd.DataFrame, condition: str) -> str:
 
 
 def _shares(summary: pd.DataFrame, condition: str) -> pd.Series[Any]:
-    """What each occupant had, in per cent: the median of the trials, as every other text has it."""
+    """What each occupant had, in per cent of the waiting time of all trials, as the bars have it."""
     rows = summary[summary["condition"] == condition].set_index("occupied_by")
     return (100 * rows["share"]).sort_values(ascending=False)
 

@@ -94,22 +94,23 @@ def _slower(row: pd.Series) -> str:
 
 
 def _caption(table: pd.DataFrame) -> str:
-    seldom, often = table["switches_per_s"].min(), table["switches_per_s"].max()
+    ends = [axes.count_text(table["switches_per_s"].iloc[at]) for at in (0, -1)]
+    one = ends[0] == ends[1]
     parts: list[str] = []
     for name in [name for name in _LOOKS if (table["observer"] == name).any()]:
         rows = table[table["observer"] == name].sort_values("switches_per_s")
-        ends = [_slower(rows.iloc[at]) for at in (0, -1)]
-        told = f"{ends[0]} and {ends[1]}" if ends[0] != ends[1] else f"{ends[0]} at either rate"
+        few, many = (_slower(rows.iloc[at]) for at in (0, -1))
+        told = few if one else f"{few} and {many}" if few != many else f"{few} at either rate"
         slows = "" if parts else " slows the threads down"
         parts.append(f"{name_of(name)}{slows} {told}")
-    rates = f"At {axes.count_text(seldom)} and at {axes.count_text(often)} switches a second"
-    return f"{rates}, {'; '.join(parts)}."
+    rates = ends[0] if one else f"{ends[0]} and at {ends[1]}"
+    return f"At {rates} switches a second, {'; '.join(parts)}."
 
 
 def _alt(table: pd.DataFrame) -> str:
     told = "; ".join(
         f"{name_of(row.observer)} at {axes.count_text(row.switches_per_s)} switches a second "
-        f"{_percent(row.slower_percent)}"
+        f"{_percent(row.slower_percent)}{'' if row.slower_lo_percent > 0 else ' (no difference seen)'}"
         for row in each(table)
     )
     return f"Line plot: by how much observers slow two threads down, against their rate of switches. {told}."

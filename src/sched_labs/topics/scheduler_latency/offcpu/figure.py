@@ -36,7 +36,7 @@ _LOOKS = {
     "runnable": ("it lost its CPU and waited for one", style.PREEMPTED),
     "woken": ("it had been woken and waited for a CPU", style.WAKEUP),
     "interruptible": ("asleep until it was woken", style.NEUTRAL),
-    "uninterruptible": ("asleep, and no signal wakes it", style.SYSTEM),
+    "uninterruptible": ("asleep, and no ordinary signal wakes it", style.SYSTEM),
     "other": ("ended or stopped", style.ALONE),
 }
 _ROW = 24.0  # points

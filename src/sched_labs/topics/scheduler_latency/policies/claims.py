@@ -8,20 +8,14 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, yes
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
-from sched_labs.claims.helpers import holds_or_fails, one_row, tail_ratio, within
+from sched_labs.claims.helpers import had_the_cpus, holds_or_fails, one_row, tail_ratio, within
 
 from .experiment import FEWEST_FOR_TAIL, LOADS
 
 
-def _had_the_cpus(cell: pd.Series) -> None:
-    """CannotTell where other programs had more than a tenth of the CPUs meanwhile."""
-    if cell.used_percent < 90:
-        raise CannotTell(f"Other programs had {100 - cell.used_percent:.0f} % of those CPUs.")
-
-
 def _worker(table: pd.DataFrame, policy: str, load: str) -> pd.Series:
     cell = one_row(table, f"a {load} worker under {policy}", policy=policy, load=load)
-    _had_the_cpus(cell)
+    had_the_cpus(cell)
     return cell
 
 
@@ -152,12 +146,12 @@ def _same_throughput(table: pd.DataFrame) -> Verdict:
     )
     if abs(plain.worker_cpu_percent - fifo.worker_cpu_percent) >= 8:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"What the hogs got done was not counted: {reason}")
+    raise CannotTell(f"What the hogs got done was not counted, so a run can only refute it: {reason}")
 
 
 def _pair(table: pd.DataFrame, pair: str) -> tuple[pd.Series, str]:
     cell = one_row(table, f"a hog {pair}", pair=pair)
-    _had_the_cpus(cell)
+    had_the_cpus(cell)
     reason = (
         f"{pair}: the second hog got {cell.second_percent:.1f} % (interval {cell.second_lo_percent:.1f} to "
         f"{cell.second_hi_percent:.1f})"

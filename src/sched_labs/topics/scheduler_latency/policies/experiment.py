@@ -25,6 +25,7 @@ from sched_labs.steer import placement, policies
 from sched_labs.steer.policies import Policy, PolicyError
 
 LOADS = {"light": 0.02, "heavy": 0.2}  # part of the CPU that the worker asks for
+_AWAY = 0.05  # part of the wake-ups on a CPU without hogs, from which on a run is flagged
 FEWEST_FOR_TAIL = 100  # wake-ups of a trial, of which one in a hundred is at least one
 DEFAULT_SLACK_NS = 50_000  # the kernel's, for threads that are not real-time
 SLACKED = f"OTHER, slack {DEFAULT_SLACK_NS // 1000} µs"
@@ -92,6 +93,11 @@ def summarise_sweep(result: Result) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def away(rows: pd.DataFrame) -> pd.Series:
+    """Which rows of the summary have more than a twentieth of their wake-ups on a CPU without hogs."""
+    return rows["at_home_percent"] < 100 * (1 - _AWAY)
 
 
 def instrument_sweep(survey: machine.Machine) -> Instrument:
@@ -240,9 +246,9 @@ def _keep_wakes(run: Run, trial: int, load: str, policy: Policy, workload: workl
             "involuntary_switches": end["involuntary"],
         }
     )
-    away = sum(record["cpu"] not in (-1, run.parameters["cpu"]) for record in records)
-    if away > 0.05 * len(records):
-        run.note("flag", f"{policy.label}: {away} of {len(records)} wake-ups ran on a CPU without hogs.")
+    gone = sum(record["cpu"] not in (-1, run.parameters["cpu"]) for record in records)
+    if gone > _AWAY * len(records):
+        run.note("flag", f"{policy.label}: {gone} of {len(records)} wake-ups ran on a CPU without hogs.")
 
 
 # ---- hog --------------------------------------------------------------------------------------------------

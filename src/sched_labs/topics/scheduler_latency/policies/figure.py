@@ -29,11 +29,13 @@ from sched_labs.draw.base import (
     times_ns,
 )
 
-from .experiment import FEWEST_FOR_TAIL
+from .experiment import FEWEST_FOR_TAIL, away
 
 SWEEP, HOG, ADMISSION = "policies.sweep", "policies.hog", "policies.admission"
 _ROW = 38.0
 _LOADS = {"light": ("o", -0.17), "heavy": ("s", 0.17)}
+_LATEST: dict[str, Any] = {"marker": "|", "markersize": 11, "markeredgewidth": 1.6}
+_NOT_RUN: dict[str, Any] = {"marker": ">", "markersize": 8}
 _ASKS = {"light": "asks for 2 % of the CPU", "heavy": "asks for 20 %"}
 
 
@@ -49,12 +51,13 @@ def sweep_frame(result: Drawable) -> pd.DataFrame:
     - p50_lo_ns, p50_hi_ns: 95 % interval of the first
     - not_run: wake-ups that had not run when their block was over; they count as late as they were
     - worker_cpu_percent: what it got of the CPU
+    - at_home_percent: wake-ups that ran on the hogs' CPU; missing where none ran
 
     Raises ResultError when nothing was measured.
     """
     wanted = (
         "policy", "load", "wakes", "wakes_per_trial", "p50_ns", "p50_lo_ns", "p50_hi_ns", "p99_ns", "max_ns",
-        "not_run", "worker_cpu_percent",
+        "not_run", "worker_cpu_percent", "at_home_percent",
     )  # fmt: skip
     table = columns(result.summary(), wanted, "The summary of these policies")
     order = {policy: place for place, policy in enumerate(dict.fromkeys(table["policy"]))}
@@ -85,7 +88,7 @@ def draw_sweep(result: Drawable, recorded: Drawable | None, predictions: Predict
         for _, ns in marks:
             ax.axvline(ns, **dashed())
         ax.set_xlabel("how late the worker ran")
-        drawing.legend(handles=_sweep_handles(recorded, marks), loc="outside upper left", ncols=1)
+        drawing.legend(handles=_sweep_handles(table, recorded, marks), loc="outside upper left", ncols=1)
     return Figure(
         drawing,
         alt=_sweep_alt(table),
@@ -114,10 +117,13 @@ def _sweep_rows(ax: Axes, table: pd.DataFrame, names: Sequence[str], role: str, 
             filled = colour if row.load == "light" else style.colour(style.PAPER)
             ax.plot(row.p50_ns, y, marker=marker, color=colour, markerfacecolor=filled, markeredgewidth=2,
                     zorder=3)  # fmt: skip
-            ax.plot(row.max_ns, y, marker="|", markersize=11, markeredgewidth=1.6, color=colour, zorder=3)
+            look = _NOT_RUN if row.not_run else _LATEST
+            ax.plot(row.max_ns, y, color=colour, zorder=3, **look)
 
 
-def _sweep_handles(recorded: Drawable | None, marks: Sequence[tuple[str, float]]) -> list[Line2D]:
+def _sweep_handles(
+    table: pd.DataFrame, recorded: Drawable | None, marks: Sequence[tuple[str, float]]
+) -> list[Line2D]:
     colour = style.colour(style.WAKEUP)
     handles = [
         Line2D([], [], color=colour, marker=marker, markeredgewidth=2,
@@ -125,14 +131,18 @@ def _sweep_handles(recorded: Drawable | None, marks: Sequence[tuple[str, float]]
                label=f"{_ASKS[load]}: half of its wake-ups (mark) to 99 % (line)")
         for load, (marker, _) in _LOADS.items()
     ]  # fmt: skip
-    handles.append(
-        Line2D([], [], color=colour, marker="|", markersize=11, linestyle="none", label="the latest of all")
-    )
+    handles.append(Line2D([], [], color=colour, linestyle="none", label="the latest of all", **_LATEST))
+    if table["not_run"].any():
+        words = "some had not run by then: a lower bound"
+        handles.append(Line2D([], [], color=colour, linestyle="none", label=words, **_NOT_RUN))
     handles += also_in_legend(recorded, (), linewidth=6)
     return handles + [Line2D([], [], label=text, **dashed()) for text, _ in marks]
 
 
 def _sweep_caption(table: pd.DataFrame) -> str:
+    table = table[~away(table)]
+    if table.empty:
+        return "No worker kept to the hogs' CPU, so nothing can be compared."
     longest = table.sort_values("p99_ns").groupby("policy").tail(1)  # of its loads
     best, worst = longest.iloc[0], longest.iloc[-1]
     of = int(table["wakes_per_trial"].min())
@@ -151,9 +161,11 @@ def _sweep_caption(table: pd.DataFrame) -> str:
 def _sweep_alt(table: pd.DataFrame) -> str:
     parts = ["Dot plot on a logarithmic time axis: how late a periodic worker runs, a row for each policy."]
     for row in each(table):
+        ran = 1 - row.not_run / row.wakes
+        half, most, whole = ("within" if ran >= part else "after more than" for part in (0.5, 0.99, 1))
         parts.append(
-            f"{row.policy}, {row.load}: half within {axes.time_text(row.p50_ns)}, 99 % within "
-            f"{axes.time_text(row.p99_ns)}, all within {axes.time_text(row.max_ns)}."
+            f"{row.policy}, {row.load}: half {half} {axes.time_text(row.p50_ns)}, 99 % {most} "
+            f"{axes.time_text(row.p99_ns)}, all {whole} {axes.time_text(row.max_ns)}."
         )
     return " ".join(parts)
 

@@ -8,13 +8,7 @@ import pandas as pd
 
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
-from sched_labs.claims.helpers import holds_or_fails, one_row, within
-
-
-def _had_the_cpus(cell: pd.Series) -> None:
-    """CannotTell where other programs had more than a tenth of the CPUs meanwhile."""
-    if cell.used_percent < 90:
-        raise CannotTell(f"Other programs had {100 - cell.used_percent:.0f} % of those CPUs.")
+from sched_labs.claims.helpers import had_the_cpus, holds_or_fails, one_row, within
 
 
 def _yield_wakes(table: pd.DataFrame) -> Verdict:
@@ -40,7 +34,7 @@ def _matched_yielders_wait(table: pd.DataFrame) -> Verdict:
     """
     cell = one_row(table, "yielding workers, one for each CPU", mode="yield", placement="spread",
                 regime="matched")  # fmt: skip
-    _had_the_cpus(cell)
+    had_the_cpus(cell)
     reason = f"{cell.switched_share:.1%} of the sched_yield calls led to a switch."
     if 0.1 <= cell.switched_share <= 0.5:
         raise CannotTell(f"{reason} Other programs were running too.")
@@ -53,6 +47,7 @@ def _yielders_16_to_31_us(table: pd.DataFrame) -> Verdict:
     """
     cell = one_row(table, "four yielding workers for each CPU", mode="yield", placement="spread",
                 regime="oversubscribed")  # fmt: skip
+    had_the_cpus(cell)
     reason = f"half of them waited {ns(cell.p50_ns)}, interval {ns(cell.p50_lo_ns)} to {ns(cell.p50_hi_ns)}."
     return within(cell.p50_lo_ns, cell.p50_hi_ns, 16_000, 31_000, reason)
 
@@ -64,7 +59,7 @@ def _yield_like_sleep(table: pd.DataFrame) -> Verdict:
     where = {"placement": "spread", "regime": "matched"}
     yielding = one_row(table, "yielding workers, one for each CPU", mode="yield", **where)
     sleeping = one_row(table, "sleeping workers, one for each CPU", mode="sleep", **where)
-    _had_the_cpus(yielding)
+    had_the_cpus(yielding)
     waits = sleeping.waits / sleeping.rounds
     reason = (
         f"with one worker for each CPU there was a wait in {yielding.switched_share:.0%} of the rounds of "

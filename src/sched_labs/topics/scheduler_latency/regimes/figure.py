@@ -182,12 +182,13 @@ def _caption(summary: pd.DataFrame) -> str:
     light, full = (_half(summary, "sleep", "spread", regime) for regime in ("light", "oversubscribed"))
     if math.isfinite(light) and math.isfinite(full):
         parts.append(
-            f"Half of the wake-ups waited at most {axes.time_text(light)} while there were idle CPUs, "
+            f"Half of the wake-ups waited at most {axes.time_text(light)} in the light regime, "
             f"{axes.time_text(full)} with four sleepers for each CPU"
         )
     pinned = _half(summary, "yield", "pinned", "oversubscribed")
     if math.isfinite(pinned):
-        parts.append(f"yielding workers crowded on one CPU waited {axes.time_text(pinned)}")
+        start = "yielding" if parts else "Yielding"
+        parts.append(f"{start} workers crowded on one CPU waited {axes.time_text(pinned)}")
     if not parts:
         return "This run has too few waits for a sentence."
     return f"{'; '.join(parts)}."
@@ -197,7 +198,7 @@ def _alt(summary: pd.DataFrame) -> str:
     parts = ["Histograms of waits on one logarithmic time axis, a panel for each regime and placement."]
     for row in each(summary.dropna(subset=["p50_ns"])):
         parts.append(
-            f"{row.workers} workers, {row.regime}, {row.placement}, {row.mode}: half within "
-            f"{axes.time_text(row.p50_ns)}, 99 % within {axes.time_text(row.p99_ns)}."
+            f"{row.workers} worker{'' if row.workers == 1 else 's'}, {row.regime}, {row.placement}, "
+            f"{row.mode}: half within {axes.time_text(row.p50_ns)}, 99 % within {axes.time_text(row.p99_ns)}."
         )
     return " ".join(parts)

@@ -8,13 +8,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
-from sched_labs.claims.helpers import holds_or_fails, one_row, some, within
-
-
-def _had_the_cpus(cell: pd.Series) -> None:
-    """CannotTell where other programs had more than a tenth of the CPUs meanwhile."""
-    if cell.used_percent < 90:
-        raise CannotTell(f"Other programs had {100 - cell.used_percent:.0f} % of those CPUs.")
+from sched_labs.claims.helpers import had_the_cpus, holds_or_fails, one_row, some, within
 
 
 def _own(table: pd.DataFrame) -> pd.DataFrame:
@@ -24,7 +18,7 @@ def _own(table: pd.DataFrame) -> pd.DataFrame:
     if len(found) < 2:
         raise CannotTell("This run did not measure two numbers of hogs.")
     for _, cell in found.iterrows():
-        _had_the_cpus(cell)
+        had_the_cpus(cell)
     return found
 
 
@@ -130,7 +124,7 @@ def _knobs_change_little(table: pd.DataFrame) -> Verdict:
     moved = some(table.dropna(subset=["moved_slice_ns"]), "The kernel's slice could not be moved here.")
     longer = moved.iloc[-1]
     plain = _among(table, int(longer.hogs))
-    _had_the_cpus(longer)
+    had_the_cpus(longer)
     reason = (
         f"with the kernel's slice set to {ns(longer.moved_slice_ns)}, {int(longer.hogs)} hogs waited "
         f"{ns(longer.gap_p50_ns)} for a turn, {ns(plain.gap_p50_ns)} before."

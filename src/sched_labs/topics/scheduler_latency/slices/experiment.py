@@ -89,7 +89,25 @@ def _used_percent(result: Result, hogs: int, wish: float, moved: float) -> float
 
 def instrument(survey: machine.Machine) -> Instrument:
     """The hogs' own clocks and the kernel's count of involuntary switches: nothing else is needed."""
-    return Instrument("the hogs' own clocks and counted switches")
+    why = _fixed(_slice_knob())
+    return Instrument(
+        "the hogs' own clocks and counted switches",
+        f"with the kernel's slice moved, too: {why}" if why else "",
+    )
+
+
+def _slice_knob() -> str:
+    """The name of the knob that is this kernel's slice."""
+    return KERNELS[0] if machine.survey().fact("kernel.scheduler").value != "CFS" else KERNELS[1]
+
+
+def _fixed(knob: str) -> str:
+    """Why this user may not move a knob, or an empty text."""
+    try:
+        knobs.movable(knob)
+    except PlacementError as error:
+        return error.what
+    return ""
 
 
 @experiment("slices.sweep", summarise=summarise, instrument=instrument, workloads=("burn",))
@@ -152,12 +170,11 @@ def _movable(run: Run, value_ns: int) -> str:
     least, most = knobs.LIMITS_NS[KERNELS[0]]
     if isinstance(value_ns, bool) or not isinstance(value_ns, int) or not least <= value_ns <= most:
         raise ParameterError(f"moved_slice_ns must be a number from {least} to {most}, not {value_ns!r}.")
-    name = KERNELS[0] if machine.survey().fact("kernel.scheduler").value != "CFS" else KERNELS[1]
-    try:
-        _, now = knobs.movable(name)
-    except PlacementError as error:
-        run.note("missing", f"The kernel's slice was left alone: {error.what}")
+    name = _slice_knob()
+    if why := _fixed(name):
+        run.note("missing", f"The kernel's slice was left alone: {why}")
         return ""
+    _, now = knobs.movable(name)
     if now >= value_ns:
         run.note("info", f"The kernel's slice was left alone: it is {now / 1e6:g} ms already.")
         return ""

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from sched_labs.claims.helpers import others_had
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
     Drawable,
@@ -30,7 +31,7 @@ from sched_labs.draw.base import (
 KIND = "slices.sweep"
 _COLUMNS = (
     "hogs", "wished_slice_ns", "moved_slice_ns", "turns", "stint_p50_ns", "stint_lo_ns", "stint_hi_ns",
-    "gap_p50_ns", "gap_lo_ns", "gap_hi_ns", "gap_p90_ns", "slice_ns", "tick_ns",
+    "gap_p50_ns", "gap_lo_ns", "gap_hi_ns", "gap_p90_ns", "used_percent", "slice_ns", "tick_ns",
 )  # fmt: skip
 _LOOKS: dict[str, dict[str, Any]] = {
     "stint": {"color": style.colour(style.ALONE), "marker": "s"},
@@ -50,6 +51,7 @@ def frame(result: Drawable) -> pd.DataFrame:
     - stint_p50_ns, stint_lo_ns, stint_hi_ns: how long a hog runs in a turn: median and 95 % interval
     - gap_p50_ns, gap_lo_ns, gap_hi_ns, gap_p90_ns: how long it waits for the next
     - expected_gap_ns: (hogs - 1) stints of this run's median over all numbers of hogs
+    - used_percent: what the hogs used of the CPU; other programs had the rest
     - slice_ns, tick_ns: the kernel's own slice and tick; missing if unknown
 
     Raises ResultError when nothing was measured.
@@ -183,14 +185,16 @@ def _handles(
 def _caption(table: pd.DataFrame) -> str:
     own = left_alone(table)
     few, many = own.iloc[0], own.iloc[-1]
+    shared = " " + others_had(own["used_percent"].min()) if others_had(own["used_percent"].min()) else ""
     before, after = (axes.time_text(row.stint_p50_ns, 2) for row in (few, many))
     if few.hogs == many.hogs:
         gap = axes.time_text(few.gap_p50_ns, 2)
-        return f"Among {int(few.hogs)} hogs a turn takes {before}, and the wait for the next {gap}."
+        return f"Among {int(few.hogs)} hogs a turn takes {before}, and the wait for the next {gap}.{shared}"
     stint = f"stays at {before}" if before == after else f"goes from {before} to {after}"
     return (
         f"From {int(few.hogs)} hogs to {int(many.hogs)} a turn {stint}, and the wait for "
         f"the next goes from {axes.time_text(few.gap_p50_ns, 2)} to {axes.time_text(many.gap_p50_ns, 2)}."
+        + shared
     )
 
 

@@ -161,6 +161,8 @@ def _caption(table: pd.DataFrame) -> str:
 
 def _alt(table: pd.DataFrame) -> str:
     told = "; ".join(
-        f"{row.prev} to {row.next}, {_WHY[row.state]}: {row.switches:,} times" for row in each(table)
+        f"{row.prev} to {row.next}, {_WHY[row.state]}: {row.switches:,} "
+        f"time{'' if row.switches == 1 else 's'}"
+        for row in each(table)
     )
     return f"A graph with threads as nodes and switches as arrows. {told}."

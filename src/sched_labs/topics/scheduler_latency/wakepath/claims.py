@@ -9,7 +9,7 @@ import pandas as pd
 from sched_labs.claims.base import ONE_VM, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import above, holds_or_fails, one_row
 
-from .experiment import IDLED_PERCENT
+from .experiment import not_idled
 
 KIND = "wakepath.parts"
 AS_LONG = 1.25  # times: more than one run's calls differ from the next one's
@@ -19,16 +19,8 @@ def _row(table: pd.DataFrame, situation: str) -> pd.Series:
     row = one_row(table, f"wake-ups of the situation {situation!r}", situation=situation)
     if not math.isfinite(row.p50_hi_ns):
         raise CannotTell("One trial says nothing about how trials vary.")
-    idled = row.polled_percent + row.halted_percent
-    if situation in ("idle", "poll") and idled < IDLED_PERCENT:  # false where the kernel does not tell
-        raise CannotTell(f"The sleeper's CPU was idle for {idled:.0f} % of the time only.")
-    return row
-
-
-def _polled(table: pd.DataFrame) -> pd.Series:
-    row = _row(table, "poll")
-    if row.polled_percent < IDLED_PERCENT:
-        raise CannotTell(f"The sleeper's CPU polled for {row.polled_percent:.0f} % of the time only.")
+    if why := not_idled(row):
+        raise CannotTell(why)
     return row
 
 
@@ -51,7 +43,7 @@ def _leaving_idle(table: pd.DataFrame) -> Verdict:
     idles as the machine has it.  Design: a CPU that polls needs neither an interrupt nor a way out of its
     idle state.  Opponent: polling takes both away at once, and the sentence has both.
     """
-    idle, polled = _row(table, "idle"), _polled(table)
+    idle, polled = _row(table, "idle"), _row(table, "poll")
     low, high = 1 - polled.p50_hi_ns / idle.p50_lo_ns, 1 - polled.p50_lo_ns / idle.p50_hi_ns
     reason = (
         f"{ns(idle.p50_ns)} on the idle CPU, {ns(polled.p50_ns)} where it polled: {100 * low:.0f} to "
@@ -80,7 +72,7 @@ def _free_for_the_waker(table: pd.DataFrame) -> Verdict:
     polls.  Design: the waker does the same each time, and its own CPU idles between two calls.  Opponent:
     that CPU polls, too, in the control, and comes out of its idle state before the call.
     """
-    idle, polled = _row(table, "idle"), _polled(table)
+    idle, polled = _row(table, "idle"), _row(table, "poll")
     low = idle.waker_p50_lo_ns / polled.waker_p50_hi_ns
     high = idle.waker_p50_hi_ns / polled.waker_p50_lo_ns
     reason = (

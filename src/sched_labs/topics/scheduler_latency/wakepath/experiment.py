@@ -100,6 +100,16 @@ def _middle(wakes: pd.DataFrame) -> pd.DataFrame:
     return middle[interrupted == (interrupted.mean() > 0.5)]
 
 
+def not_idled(row: Any) -> str:
+    """What stands against a row's being what its situation says: the CPU had to idle, or poll; else ""."""
+    idled = row.polled_percent + row.halted_percent
+    if row.situation in ("idle", "poll") and idled < IDLED_PERCENT:  # false where the kernel does not tell
+        return f"The sleeper's CPU was idle for {idled:.0f} % of the time only."
+    if row.situation == "poll" and row.polled_percent < IDLED_PERCENT:
+        return f"The sleeper's CPU polled for {row.polled_percent:.0f} % of the time only."
+    return ""
+
+
 def instrument(survey: machine.Machine) -> Instrument:
     """The two threads' own clocks; the BPF probe tells when a wake-up passed the stations between them."""
     able = wakeups.available()

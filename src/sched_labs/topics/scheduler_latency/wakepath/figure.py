@@ -25,6 +25,8 @@ from sched_labs.draw.base import (
     times_ns,
 )
 
+from .experiment import not_idled
+
 KIND = "wakepath.parts"
 NAMES = {
     "near": "same CPU",
@@ -51,11 +53,13 @@ def frame(result: Drawable) -> pd.DataFrame:
     - switch_ns: to sched_switch
     - back_ns: until the sleeper runs
 
+    polled_percent and halted_percent are what the sleeper's CPU did, missing where the kernel does not tell.
+
     The parts are missing without the BPF probe.  Raises ResultError when nothing was measured.
     """
     wanted = (
         "situation", "p50_ns", "waker_p50_ns", "waking_at_ns", "interrupt_at_ns", "wakeup_at_ns",
-        "switch_at_ns", "running_at_ns",
+        "switch_at_ns", "running_at_ns", "polled_percent", "halted_percent",
     )  # fmt: skip
     table = columns(result.summary(), wanted, "The summary of these wake-ups")
     acts = table.interrupt_at_ns.fillna(table.wakeup_at_ns)
@@ -65,7 +69,7 @@ def frame(result: Drawable) -> pd.DataFrame:
     table = table.rename(columns={"running_at_ns": "whole_ns"})
     order = [name for name in NAMES if name in set(table.situation)]
     return table.set_index("situation").loc[order].reset_index()[
-        ["situation", "p50_ns", "waker_p50_ns", *PARTS, "whole_ns"]
+        ["situation", "p50_ns", "waker_p50_ns", *PARTS, "whole_ns", "polled_percent", "halted_percent"]
     ]  # fmt: skip
 
 
@@ -130,6 +134,9 @@ def _caption(table: pd.DataFrame) -> str:
     if len(table) > 1 and last.message_ns == last.message_ns:
         before = 100 * (last.call_ns + last.message_ns) / last.whole_ns
         text += f" In the last, {before:.0f} % of it pass before the sleeper's CPU acts."
+    for row in each(table):
+        if why := not_idled(row):
+            text += f" Not so idle ({_plain(row.situation)}): {why[0].lower()}{why[1:]}"
     return text
 
 

@@ -16,10 +16,17 @@ IDLE_PERCENT = 60  # the woken workers themselves use some of the other CPUs
 BUSY_PERCENT = 85  # hogs have a CPU from when a block starts until it ends, not before and after
 
 
+def not_idle(others_idle_percent: float) -> str:
+    """What stands against "the other CPUs were idle"; else an empty text."""
+    if others_idle_percent < IDLE_PERCENT:
+        return f"The other CPUs were idle for {others_idle_percent:.0f} % of the time only."
+    return ""
+
+
 def _woken(table: pd.DataFrame, condition: str) -> pd.Series:
     cell = one_row(table, f"wake-ups with {condition}", condition=condition)
-    if cell.others_idle_percent < IDLE_PERCENT:
-        raise CannotTell(f"The other CPUs were idle for {cell.others_idle_percent:.0f} % of the time only.")
+    if why := not_idle(cell.others_idle_percent):
+        raise CannotTell(why)
     return cell
 
 

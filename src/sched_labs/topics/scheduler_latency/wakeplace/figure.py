@@ -69,7 +69,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             ax.plot(row.p50_ns, y, marker="o", color=colour, zorder=3)
             ax.plot(row.max_ns, y, marker="|", markersize=11, markeredgewidth=1.6, color=colour, zorder=3)
             ax.annotate(
-                f"{row.condition}: {axes.number_text(row.on_waker_percent, 2)} % on the waker's CPU",
+                f"{row.condition}: {axes.number_text(row.on_waker_percent, 2)} % on the waker's CPU; "
+                f"the others idle {row.others_idle_percent:.0f} %",
                 (0, y), xycoords=("axes fraction", "data"), xytext=(2, 9), textcoords="offset points",
                 fontsize=style.SMALL,
             )  # fmt: skip

@@ -21,6 +21,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    listed,
     percents,
 )
 
@@ -105,7 +106,11 @@ def _caption(table: pd.DataFrame) -> str:
         if name in by
     ]
     if not said:
-        return f"The second of two hogs got {axes.number_text(by.iloc[0], 2)} % of what the two had."
+        each_had = [
+            f"{axes.number_text(had, 2)} % ({WORDS.get(str(name), str(name)).replace(chr(10), ' ')})"
+            for name, had in by.items()
+        ]
+        return f"The second of two hogs got {listed(each_had)} of what the two had."
     return f"With nice 10 the second of two hogs got {', '.join(said)}."
 
 
