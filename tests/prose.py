@@ -323,6 +323,10 @@ def _contrary_besides(kind: str, run: Result) -> None:
         blocks = run.tables["blocks"]
         kept = (blocks["policy"] == "OTHER") & (blocks["load"] == "heavy")
         blocks["worker_cpu_ns"] = blocks["worker_cpu_ns"].where(~kept, blocks["worker_cpu_ns"] // 3)
+    elif kind == "slices.sweep":  # other programs have half of the CPU
+        run.tables["used"] = run.tables["used"].assign(cpu_ns=run.tables["used"]["cpu_ns"] / 2)
+    elif kind == "wakepath.parts":  # and the sleeper's
+        run.tables["cpus"] = run.tables["cpus"].assign(halted_percent=10.0)
     elif kind == "ticks.gaps":  # a hypervisor takes the CPU in a rhythm of its own
         run.facts["timer_interrupts"] //= 4
     elif kind == "ipc.causes":  # a busy neighbour costs as much as a streaming one

@@ -290,6 +290,11 @@ def above_zero(value: float, low: float) -> float | None:
     return value if low > 0 else None
 
 
+def unless(against: str, value: Any) -> Any:
+    """The value; None where something stands against it, as a guard of the claims says ("" is nothing)."""
+    return None if against else value
+
+
 def smallest(values: Mapping[str, float], alike: str, within: float) -> str:
     """The name of the smallest value, or `alike` where no two of them differ by more than `within`."""
     names = sorted(values, key=lambda name: values[name])
