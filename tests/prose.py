@@ -323,6 +323,7 @@ def _contrary_besides(kind: str, run: Result) -> None:
         blocks = run.tables["blocks"]
         kept = (blocks["policy"] == "OTHER") & (blocks["load"] == "heavy")
         blocks["worker_cpu_ns"] = blocks["worker_cpu_ns"].where(~kept, blocks["worker_cpu_ns"] // 3)
+        run.data.loc[run.data["policy"] == "DEADLINE", "cpu"] = 99  # and a deadline thread goes elsewhere
     elif kind == "slices.sweep":  # other programs have half of the CPU
         run.tables["used"] = run.tables["used"].assign(cpu_ns=run.tables["used"]["cpu_ns"] / 2)
     elif kind == "wakepath.parts":  # and the sleeper's
