@@ -266,6 +266,7 @@ def late(policy: str, tail_ms: float, *, wakes: int = 100, not_run: int = 0) -> 
         "p99_ns": 1e6 * tail_ms,
         "wakes": 3 * wakes,
         "wakes_per_trial": wakes,
+        "at_home_percent": 100.0,
         "not_run": not_run,
     }
 
