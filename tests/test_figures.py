@@ -735,3 +735,11 @@ def test_a_result_plots_itself() -> None:
     assert len(figure.data) == 2
     assert figure.data["seen"].all()
     assert "Flagged: Made up." in figure.provenance
+
+
+def test_a_path_without_a_point_is_left_out_of_a_picture() -> None:
+    """An axis that lost all its room to labels has such paths, which neighbours cannot be joined to."""
+    paths = '<path d="M 0 0" style="a"/><path style="a"/><path d="M 1 1" style="a"/>'
+    root = ElementTree.fromstring(f"<g>{paths}</g>")
+    svg._shorten(root)
+    assert [path.attrib["d"] for path in root] == ["M 0 0 M 1 1"]

@@ -160,6 +160,8 @@ def _shorten(root: ElementTree.Element) -> None:
                 child.tag == "g" and not child.attrib and len(child) == 1 and child[0].tag in ("path", "use")
             ):
                 child = child[0]  # a group of one, without a word about it
+            if child.tag == "path" and "d" not in child.attrib:
+                continue  # a path without a point, as of an axis that lost all its room: it draws nothing
             before = shorter[-1] if shorter else None
             if before is None or not _alike(before, child):
                 shorter.append(child)

@@ -32,7 +32,8 @@ def _long_without_help(table: pd.DataFrame) -> pd.Series:
 
 def _short(longer: tuple[float, float], reason: str) -> Verdict:
     """Holds where the waits are not LONGER times as long."""
-    return holds_or_fails(longer[1] < LONGER, longer[0] > LONGER, reason, "The intervals allow either:")
+    said = f"{reason} Less than {LONGER} times as long counts as not kept waiting."
+    return holds_or_fails(longer[1] < LONGER, longer[0] > LONGER, said, "The intervals allow either:")
 
 
 def _slows_nobody_else(table: pd.DataFrame) -> Verdict:

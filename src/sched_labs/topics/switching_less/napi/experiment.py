@@ -155,7 +155,7 @@ def threaded(
     Raises PlacementError where no such devices can be made.
     Method: Documentation/networking/napi.rst (threaded) and scaling.rst (receive packet steering).
     """
-    block_ms = run.choose(tiny=20, quick=50, full=200) if block_ms is None else block_ms
+    block_ms = run.choose(tiny=20, quick=100, full=200) if block_ms is None else block_ms
     trials = run.choose(tiny=2, quick=6, full=15) if trials is None else trials
     checks.whole("burst", burst, 1, MOST_BURST)
     checks.whole("period_us", period_us, 1000, 100_000)
