@@ -89,7 +89,8 @@ def test_the_figure_compares_the_smallest_with_the_largest(live: Result) -> None
     result = made(rounds(16 * KIB, 70, 90, 70, 105), rounds(64 * MIB, 72, 91, 71, 104))
     figure = figures.draw(result, recorded=result, predictions=[{"value": 50, "unit": "ns"}])
     assert figure.caption == (
-        "With 16 KiB the tax is 35 ns a step, with 64 MiB 32 ns; the loop itself takes 70 ns and 72 ns."
+        "With 16 KiB the tax is 35 ns a step, with 64 MiB the tax is 32 ns a step; "
+        "the loop itself takes 70 ns and 72 ns."
     )
     assert "16 KiB: loop 70 ns, calls 20 ns, second thread 15 ns" in figure.alt and "50 ns" in figure.alt
     assert live.plot().caption.endswith(".")
