@@ -126,7 +126,7 @@ def waits(
         hand_overs = max(2, round(USED * quota_us / hold_us))
     if quota_us >= period_us:
         raise ParameterError(
-            f"quota_us is less than period_us, {period_us:,}: with more the holder is never stopped.",
+            f"quota_us has to be less than period_us, {period_us:,}: with more the holder is never stopped.",
             "Give less.",
         )
     checks.whole("hand_overs", hand_overs, 1, MOST_HAND_OVERS)
