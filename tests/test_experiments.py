@@ -102,6 +102,7 @@ def test_the_matrix_says_how_it_was_measured(matrix: Result) -> None:
     assert matrix.kind == "context_switch.matrix" and matrix.timing == "native" and matrix.path is None
     assert matrix.parameters["profile"] == "tiny" and matrix.parameters["cpu"] in ALLOWED
     read_ns = {"clock_read_ns": matrix.machine["clock_read_ns"]}  # measured by each survey
+    assert read_ns["clock_read_ns"] > 0
     assert matrix.machine == machine.survey().provenance() | read_ns
     assert {"steal_s", "steal_share", "others_share"} == set(matrix.surroundings)
     assert matrix.duration_s > 0

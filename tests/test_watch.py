@@ -549,11 +549,10 @@ def test_whoever_connects_came_to_the_one_that_listens(
     family, bound = address(name, tmp_path)
     if family == socket.AF_UNIX and not unix_sockets_are_told():
         pytest.skip("this kernel does not tell who is at the other end of a Unix socket")
+    if family == socket.AF_INET6 and not Path("/proc/net/if_inet6").is_file():
+        pytest.skip("this kernel has no IPv6")
     with socket.socket(family, kind) as listening:
-        try:
-            listening.bind(bound)
-        except OSError:
-            pytest.skip("this machine has no such addresses")
+        listening.bind(bound)
         at = listening.getsockname()
         asking = socket.socket(socket.AF_INET if name == "::" else family, kind)
         if kind == socket.SOCK_STREAM:
