@@ -18,6 +18,7 @@ from sched_labs.core.errors import ParameterError, PlacementError
 from sched_labs.kernels.errors import PackageError, QemuError
 from sched_labs.limits import cgroups
 from sched_labs.limits.cgroups import Counted, Group, Limit
+from sched_labs.limits.cgroups.leftovers import Guard
 from sched_labs.machine import files
 
 V1_STAT = "nr_periods 31\nnr_throttled 29\nthrottled_time 2034567890\nnr_bursts 2\nburst_time 5000000"
@@ -285,6 +286,17 @@ def test_what_a_guard_did_not_take_away_the_next_program_does() -> None:
         program.kill()
         program.wait()
         os.kill(child, signal.SIGKILL)
+
+
+def test_a_python_that_may_not_be_run_guards_nothing_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user may run a Python whose folder is closed to whom sudo makes of this user."""
+    (tmp_path / "python").touch()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(Guard, "_of", None)
+    with pytest.raises(PlacementError, match=r"python \(Permission denied\)\.\n.*may run"):
+        Guard.watch()
 
 
 @pytest.mark.usefixtures("allowed")

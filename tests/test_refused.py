@@ -236,6 +236,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "holder.waits": [
         ({"quota_us": 100}, ""), ({"quota_us": 100_000}, "quota_us"), ({"period_us": 1}, ""),
         ({"hold_us": 0}, "hold_us"), ({"hand_overs": 0}, ""), ({"trials": 0}, ""),
+        ({"hold_us": 100, "quota_us": 50_000}, "used up after 1,300 holds.*\\n.*hold_us"),
     ],
     "eevdf.phases": [
         ({"turn_us": 100}, "turn_us"), ({"short_us": 6000}, "short_us"), ({"phases": 1}, "phases"),

@@ -114,13 +114,20 @@ class Guard:
         if cls._of == os.getpid():
             return
         home = str(Path(__file__).parents[3])
-        guard = subprocess.Popen(
-            [sys.executable, "-I", "-c", cls._CODE, home, str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a notebook's server ends a kernel together with its process group
-        )
+        try:
+            guard = subprocess.Popen(
+                [sys.executable, "-I", "-c", cls._CODE, home, str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # a notebook's server ends a kernel together with its process group
+            )
+        except OSError as error:
+            raise PlacementError(
+                f"No process could be started that takes control groups away if this one is killed: "
+                f"{sys.executable} ({error.strerror}).",
+                "Use a Python that this user may run.",
+            ) from error
         assert guard.stdout
         guard.stdout.readline()
         guard.stdout.close()

@@ -124,6 +124,12 @@ def waits(
     checks.whole("hold_us", hold_us, 100, 10_000)
     if hand_overs is None:
         hand_overs = max(2, round(USED * quota_us / hold_us))
+        if hand_overs > MOST_HAND_OVERS:
+            raise ParameterError(
+                f"A quota of {quota_us:,} µs is used up after {hand_overs:,} holds of {hold_us:,} µs; "
+                f"{MOST_HAND_OVERS:,} are the most.",
+                "Give a longer hold_us, a smaller quota_us, or hand_overs.",
+            )
     if quota_us >= period_us:
         raise ParameterError(
             f"quota_us has to be less than period_us, {period_us:,}: with more the holder is never stopped.",
