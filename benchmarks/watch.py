@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import json
 import math
 import os
@@ -24,6 +23,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -47,13 +48,23 @@ NO_HELPER = runqlat.Availability(False, "It was switched off for this bench.", "
 NOT_JUDGED = "not judged"
 
 
+@dataclass(frozen=True)
+class Said:
+    """What a watch said of a program: the finding by which it is judged, and all of them with the rivals."""
+
+    name: str
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    rivals: list[dict[str, Any]] = field(default_factory=list)
+
+
 def judged(
     pid: int, seconds: float, *, sick: bool, names: tuple[str, ...], never: tuple[str, ...] = ()
-) -> str:
-    """The name of the finding on top; of a healthy program, of one that blames the scheduling, if any, or
-    that it must not be told of (`never`).
+) -> Said:
+    """By the finding on top; a healthy program by one that blames the scheduling, if any, or that it must
+    not be told of (`never`).
     """
     found = watch(pid=pid, seconds=seconds, progress=False, save=False)
+    told = partial(Said, findings=found.records("findings"), rivals=found.records("rivals"))
     rows = found.records("findings")
     blaming = [
         str(row["name"])
@@ -62,34 +73,37 @@ def judged(
     ]
     name = str(rows[0]["name"]) if sick else (blaming or ["nothing"])[0]
     if name != "rival" or name in names:
-        return name
+        return told(name)
     (size,) = (row["size_ms_per_s"] for row in rows if row["name"] == name)
     ours = f"/{os.getpid()}."  # how the groups begin that this bench makes
     strangers = [row for row in found.records("rivals") if ours not in row["group"]]
-    return NOT_JUDGED if sum(row["cpu_ms_per_s"] for row in strangers) >= size else name
+    return told(NOT_JUDGED if sum(row["cpu_ms_per_s"] for row in strangers) >= size else name)
 
 
-def verdict(case: troubles.Case, seed: int, seconds: float) -> str:
+def verdict(case: troubles.Case, seed: int, seconds: float) -> Said:
     """What was said of one constructed program."""
     with case.running(seed) as pid:
         return judged(pid, seconds, sick=case.sick, names=case.names, never=case.never)
 
 
 class Kept:
-    """What was said of each case and seed, as lines of JSON in a file; without one in memory only."""
+    """What was said of each case and seed, as lines of JSON in a file; without one in memory only.
+
+    The file also keeps all findings of each, so that one that is wrong can be looked into.
+    """
 
     def __init__(self, file: Path | None, how: str) -> None:
         self._file, self._how = file, how
         rows = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
-        self._said = {(row["case"], row["seed"]): str(row["said"]) for row in rows if row["how"] == how}
+        self._said = {(row["case"], row["seed"]): str(row["name"]) for row in rows if row["how"] == how}
 
     def has(self, case: str, seed: int) -> bool:
         return (case, seed) in self._said
 
-    def add(self, case: str, seed: int, said: str) -> None:
-        self._said[case, seed] = said
+    def add(self, case: str, seed: int, said: Said) -> None:
+        self._said[case, seed] = said.name
         if self._file:
-            row = {"case": case, "seed": seed, "how": self._how, "said": said, "at": now()}
+            row = {"case": case, "seed": seed, "how": self._how, "at": now(), **asdict(said)}
             with self._file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
@@ -171,7 +185,7 @@ PEERS = {PEER: "runqlat", "perf sched record": "perf"}
 def cost() -> list[Line]:
     """CPU time of a switch of a ping-pong on one CPU, in turns, and what each way of watching adds."""
     ways: dict[str, Any] = {"unwatched": unwatched} | {name: way for name, (way, _) in WAYS.items()}
-    ways |= {said: functools.partial(theirs, name=name) for said, name in PEERS.items() if there(name)}
+    ways |= {said: partial(theirs, name=name) for said, name in PEERS.items() if there(name)}
     found: dict[str, list[float]] = {name: [] for name in ways}
     cpu = machine.survey().cpus_allowed[-1]
     words = ["--by", "pipe", "--between", "threads", "--trials", "3", "--round-trips", str(ROUND_TRIPS)]

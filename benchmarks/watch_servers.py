@@ -3,6 +3,7 @@
     apt-get install redis-server redis-tools nginx wrk postgresql postgresql-contrib haproxy memcached \
                     libmemcached-tools lighttpd unbound dnsperf
     python benchmarks/watch_servers.py --seeds 5 [--seconds 3] [--servers redis nginx] [--load-cpus 1]
+    python benchmarks/watch_servers.py --seeds 5 --kept servers.jsonl --minutes 5   # again and again
 
 With `--root FOLDER` they are unpacked there (`dpkg-deb -x`), all but PostgreSQL.
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import random
 import shutil
@@ -31,7 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import troubles
-from watch import NOT_JUDGED, judged
+from watch import NOT_JUDGED, Kept, Said, judged
 
 from sched_labs.limits import cgroups
 from sched_labs.limits.cgroups import Group
@@ -225,25 +227,38 @@ def main() -> int:
     parser.add_argument("--root", type=Path, help="where the packages are unpacked (dpkg-deb -x)")
     parser.add_argument("--load-cpus", type=float, default=0.25, help="what the load generator may use")
     parser.add_argument("--only", nargs="+", default=[], metavar="TROUBLE")
+    parser.add_argument(
+        "--kept", type=Path, metavar="FILE", help="keep what was said there, and go on from it"
+    )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no further run after these")
     options = parser.parse_args()
     if why := troubles.lacking():
         sys.exit(f"Nothing can be injected here: {why}.")
     programs = Programs(options.root.resolve() if options.root else None)
-    for server in options.servers:
-        for trouble, name in INJECTED.items():
-            if options.only and trouble not in options.only:
-                continue
-            seen = Counter(
-                one(programs, server, trouble, seed, options.seconds, options.load_cpus)
-                for seed in range(options.seeds)
-            )
-            tried = options.seeds - seen[NOT_JUDGED]
-            others = ", ".join(f"{other} {times}" for other, times in seen.most_common() if other != name)
-            print(f"{server:<8}{trouble:<12}{seen[name]:>4} of {tried}  {others}", flush=True)
+    pairs = [
+        (server, trouble)
+        for server in options.servers
+        for trouble in INJECTED
+        if not options.only or trouble in options.only
+    ]
+    said = Kept(options.kept, f"{options.seconds:g} s, load {options.load_cpus:g}")
+    end_s = time.monotonic() + 60 * options.minutes
+    for seed in range(options.seeds):  # so that all have as many where the time does not suffice
+        for server, trouble in pairs:
+            case = f"{server} {trouble}"
+            if not said.has(case, seed) and time.monotonic() < end_s:
+                found = one(programs, server, trouble, seed, options.seconds, options.load_cpus)
+                said.add(case, seed, found)
+    for server, trouble in pairs:
+        name = INJECTED[trouble]
+        seen = Counter(said.of(f"{server} {trouble}", range(options.seeds)))
+        tried = seen.total() - seen[NOT_JUDGED]
+        others = ", ".join(f"{other} {times}" for other, times in seen.most_common() if other != name)
+        print(f"{server:<11}{trouble:<12}{seen[name]:>4} of {tried}  {others}", flush=True)
     return 0
 
 
-def one(programs: Programs, server: str, trouble: str, seed: int, seconds: float, load_cpus: float) -> str:
+def one(programs: Programs, server: str, trouble: str, seed: int, seconds: float, load_cpus: float) -> Said:
     """What `watch` said on top of one server with one trouble."""
     with (
         troubles.apart() as group,
