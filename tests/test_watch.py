@@ -378,7 +378,7 @@ def cpu(number: int, **values: Any) -> dict[str, Any]:
 def rival(**values: Any) -> dict[str, Any]:
     given: dict[str, Any] = {
         "pid": 9, "name": "stress", "cpu_ms_per_s": 900.0, "kernel": False, "client": False,
-        "policy": "OTHER", "nice": 0, "group": "/", "group_weight": None, "session": "a",
+        "woke_share": None, "policy": "OTHER", "nice": 0, "group": "/", "group_weight": None, "session": "a",
         "allowed_cpus": "0,1", "took_it": 12, "had_ms_per_s": None,
     }  # fmt: skip
     return given | values
@@ -566,6 +566,42 @@ def test_whoever_connects_came_to_the_one_that_listens(
             assert not any(clients.others([os.getpid()], [server]).values())
 
 
+@pytest.mark.parametrize("name", ["127.0.0.1", "0.0.0.0", "::"])
+def test_whoever_may_send_datagrams_is_told_by_its_port(name: str) -> None:
+    if name == "::" and not Path("/proc/net/if_inet6").is_file():
+        pytest.skip("this kernel has no IPv6")
+    family = socket.AF_INET6 if name == "::" else socket.AF_INET
+    given = clients._given()
+    with socket.socket(family, socket.SOCK_DGRAM) as listening:
+        port = next(one for one in range(given.start - 1, 1024, -1) if is_free(listening, name, one))
+        with holding(listening) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            assert clients.open_to_datagrams([server])
+            assert not clients.senders([server], [os.getpid()])
+            asking.sendto(b"?", ("127.0.0.1", port))
+            assert asking.getsockname()[1] in given
+            assert clients.senders([server], [os.getpid(), os.getppid()]) == {os.getpid()}
+            assert not clients.senders([os.getpid()], [server])
+
+
+def is_free(one: socket.socket, name: str, port: int) -> bool:
+    """Whether the port was free; it is bound now."""
+    try:
+        one.bind((name, port))
+    except OSError:
+        return False
+    return True
+
+
+def test_who_may_send_datagrams_is_a_client_by_how_often_it_wakes_the_program() -> None:
+    looks_at: Any = SimpleNamespace(at_ns=0)
+    rows = [(7, 1, os.getpid()), (7, 2, os.getpid()), (7, 3, 0), (7, None, -1)]  # the last was preempted
+    turns: Any = SimpleNamespace(turns=pd.DataFrame(rows, columns=["tid", "waking_ns", "waker_tid"]))
+    seen = Seen(looks_at, looks_at, {}, senders={os.getpid()}, turns=turns)
+    assert seen._woke(os.getpid()) == pytest.approx(2 / 3)
+    assert seen._woke(os.getppid()) is None
+    assert Seen(looks_at, looks_at, {}, senders={os.getpid()})._woke(os.getpid()) is None
+
+
 def unix_message(inode: int, *attributes: bytes, kind: int = 20) -> bytes:
     """A message of sock_diag as the kernel writes it: nlmsghdr, unix_diag_msg, attributes, each padded."""
     padded = b"".join(one + bytes(-len(one) % 4) for one in attributes)
@@ -620,9 +656,17 @@ def test_the_cpus_of_ten_thousand_threads_are_those_of_all_and_not_of_one_that_h
 
 
 def test_a_rival_is_a_rival_where_the_other_cpus_are_full() -> None:
-    threads, cpus = NARROW
-    seen = window(threads, [cpus[0], cpus[1] | {"idle_ms_per_s": 0.0}], [rival()])
-    assert found(seen, waits(other_task=400.0))[0].name == "rival"
+    def full(idle: float) -> list[diagnosis.Finding]:
+        threads, cpus = NARROW
+        seen = window(threads, [cpus[0], cpus[1] | {"idle_ms_per_s": idle}], [rival()])
+        return found(seen, waits(other_task=400.0))
+
+    (only,) = full(0.0)
+    assert (only.name, only.size_ms_per_s) == ("rival", 400.0)
+    # Both are told of: whoever may use one CPU only cannot go out of the rival's way.
+    assert "may use CPU 0 only, 1 of 2" in only.title and "Widen the mask" in only.attempt
+    assert [(one.name, one.size_ms_per_s) for one in full(150.0)] == [("rival", 250.0), ("mask", 150.0)]
+    assert [one.name for one in full(300.0)] == ["mask"]
 
 
 def test_a_client_on_the_programs_cpus_is_no_rival_and_a_stranger_is_one() -> None:

@@ -49,6 +49,37 @@ def others(pids: Iterable[int], candidates: Iterable[int]) -> dict[int, bool]:
     return {pid: any(ends[end] for end in theirs) for pid, theirs in found.items() if theirs}
 
 
+def open_to_datagrams(pids: Iterable[int]) -> bool:
+    """Whether one of the processes takes datagrams of whoever sends some, at a port of its choice."""
+    own = list(pids)
+    return bool(own) and bool(_unconnected(own[0], own) - set(_given()))
+
+
+def senders(pids: Iterable[int], candidates: Iterable[int]) -> set[int]:
+    """Those of the candidates that may send such datagrams: they have a socket that is connected to nobody,
+    at a port that the kernel gave it.  No socket tells whether they do.
+    """
+    own = set(pids)
+    if not open_to_datagrams(own):
+        return set()
+    given, first = set(_given()), next(iter(own))
+    looked = list(dict.fromkeys(pid for pid in candidates if pid not in own))[:MOST_LOOKED_AT]
+    return {pid for pid in looked if _unconnected(first, [pid]) & given}
+
+
+def _unconnected(network: int, pids: Iterable[int]) -> set[int]:
+    """The ports of their sockets for datagrams that are connected to nobody, in a process's network."""
+    mine = {inode for pid in pids for inode in _sockets(pid)}
+    rows = _rows(network, "udp") if mine else ()
+    return {int(_port(here), 16) for here, _, state, inode in rows if state == _CLOSED and inode in mine}
+
+
+def _given() -> range:
+    """The ports that the kernel gives to those who ask for none: a client's, and no server's."""
+    words = (files.read("/proc/sys/net/ipv4/ip_local_port_range") or "").split()
+    return range(int(words[0]), int(words[1]) + 1) if len(words) == 2 else range(32768, 61000)
+
+
 def scheduled(pid: int) -> tuple[int, int]:
     """ns that its threads ran, and waited for a CPU, since they began."""
     sums = [0, 0]

@@ -18,8 +18,8 @@ from ..core.store import now
 from ..probes import runqlat, schedstat, switches
 from ..probes import timeline as turns
 from ..run.surroundings import Surroundings
+from . import clients, looks, report
 from . import findings as diagnosis
-from . import looks, report
 from .causes import causes
 from .seen import Seen, Watcher
 from .target import Command, ControlGroup, Processes, Target, plain
@@ -107,7 +107,9 @@ def observe(
         notes.append(Note("missing", text))
     around, recorded_at, began = Surroundings(), now(), time.monotonic()
     with contextlib.ExitStack() as stack:
-        probe = _probes(stack, target, seconds or MOST_S, stacks, timeline, notes)
+        # Who sends it datagrams is told by no socket, but by who wakes it.
+        kept = timeline or clients.open_to_datagrams(target.pids())
+        probe = _probes(stack, target, seconds or MOST_S, stacks, kept, notes)
         bar = Progress(f"watching {target.name}", 1, show=progress)
         seen, interrupted = _watch(target, seconds, probe, bar, notes)
     if seen.window_s < SHORT_S:
@@ -129,7 +131,7 @@ def observe(
         notes.append(Note("flag", text))
     if interrupted:
         notes.append(Note("info", "Stopped early: this holds what was seen before the interruption."))
-    result = _result(seen, about, notes)
+    result = _result(seen, about, notes, timeline)
     result.parameters = {"program": target.name, "seconds": seconds}
     result.recorded_at, result.duration_s, result.interrupted = recorded_at, seen.window_s, interrupted
     result.surroundings = around.since()
@@ -217,7 +219,7 @@ def _watch(
     return seen, interrupted
 
 
-def _result(seen: Seen, about: dict[str, Any], notes: list[Note]) -> Result:
+def _result(seen: Seen, about: dict[str, Any], notes: list[Note], timeline: bool) -> Result:
     found = causes(seen)
     costs = diagnosis.Costs(_newest("context_switch.matrix"), _newest("warmup.sweep"))
     reasons = diagnosis.findings(seen, found, costs)
@@ -244,7 +246,7 @@ def _result(seen: Seen, about: dict[str, Any], notes: list[Note]) -> Result:
             notes.append(
                 Note("flag", f"{lost:,} times a thread left its CPU where the table of stacks was full.")
             )
-    if seen.turns is not None:
+    if timeline and seen.turns is not None:
         tables |= {"turns": seen.turns.turns, "longest": seen.turns.worst}
         if seen.turns.lost:
             text = (

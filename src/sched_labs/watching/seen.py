@@ -52,6 +52,7 @@ class Seen:
     slack_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     clients: list[Client] = field(default_factory=list)
     came: set[int] = field(default_factory=set)  # processes that connected to the program, and are there
+    senders: set[int] = field(default_factory=set)  # those that may send it datagrams without connecting
     crowding: float = 1.0  # of its threads that could run, so many were on one CPU's queue, on the average
     dropped: Dropped = field(default_factory=Dropped)
     waits: Waits | None = None
@@ -196,10 +197,12 @@ class Seen:
     @cached_property
     def rivals(self) -> pd.DataFrame:
         """Other processes that used the CPUs it may use, the busiest first: pid, name, cpu_ms_per_s, kernel,
-        client (whether it connected to the program), policy, nice, group, group_weight, session,
-        allowed_cpus, took_it (switches from threads of ours that could go on), had_ms_per_s (while threads of
-        ours waited for it: from the timeline as far as it goes back, else estimated from the switches between
-        its threads and ours; None without both).  Those that had it come first.
+        client (whether it connected to the program, or may send it datagrams and wakes it), woke_share (of
+        the times that the program was woken, those by one that may send datagrams; None of others, and
+        without a timeline), policy, nice, group, group_weight, session, allowed_cpus, took_it (switches from
+        threads of ours that could go on), had_ms_per_s (while threads of ours waited for it: from the
+        timeline as far as it goes back, else estimated from the switches between its threads and ours; None
+        without both).  Those that had it come first.
         """
         own, rows = {*self.last.pids, *self.first.pids, os.getpid()}, []
         took = self._took()
@@ -215,14 +218,15 @@ class Seen:
             allowed = set(thread.allowed) if thread else set()
             if allowed and self.allowed and not allowed & self.allowed:
                 continue
-            session = looks.autogroup(pid)
+            session, woke = looks.autogroup(pid), self._woke(pid)
             rows.append(
                 {
                     "pid": pid,
                     "name": now.name,
                     "cpu_ms_per_s": used,
                     "kernel": now.kernel,
-                    "client": pid in self.came,
+                    "client": pid in self.came or (woke or 0.0) >= WOKE_SHARE,
+                    "woke_share": woke,
                     "policy": looks.REALTIME.get(thread.policy if thread else now.policy, "OTHER"),
                     "nice": thread.nice if thread else now.nice,
                     "group": looks.group_name(pid),
@@ -277,6 +281,14 @@ class Seen:
         stint_ms = sum(one.run_ns for one in tallies.values()) / 1e6 / stints if stints else 0.0
         return min(used, sum(met[tid] for tid in tids) * stint_ms / self.window_s)
 
+    def _woke(self, pid: int) -> float | None:
+        """Of the times that the program was woken, those by this process, if it may send it datagrams."""
+        if pid not in self.senders or self.turns is None:
+            return None
+        table = self.turns.turns
+        wakers = table[table["waking_ns"].notna()]["waker_tid"]
+        return float(wakers.isin(_threads_of(pid)).mean()) if len(wakers) else None
+
     def handed_over_running(self, tids: set[int]) -> float | None:
         """Of the switches to these threads, the part from one that could have gone on; None without helper.
 
@@ -293,6 +305,7 @@ class Seen:
 
 BUSY = 0.02  # of what all threads wanted
 LEAST_RIVAL = 5.0  # ms of every second
+WOKE_SHARE = 0.1  # of the times that the program is woken: who does that so often asks it
 _FAULTS = ("minor_faults", "major_faults", "system_ns")
 _COLUMNS = [
     "pid",
@@ -328,6 +341,7 @@ _RIVALS = [
     "cpu_ms_per_s",
     "kernel",
     "client",
+    "woke_share",
     "policy",
     "nice",
     "group",
@@ -345,7 +359,11 @@ def _threads_of(pid: int) -> set[int]:
 
 def _connected(look: Look) -> dict[int, bool]:
     """Who is at the other end of its connections, and whether they came to it."""
-    return clients.others(look.pids, (pid for pid, one in look.processes.items() if not one.kernel))
+    return clients.others(look.pids, _programs(look))
+
+
+def _programs(look: Look) -> list[int]:
+    return [pid for pid, one in look.processes.items() if not one.kernel]
 
 
 class Watcher:
@@ -448,6 +466,7 @@ class Watcher:
                 max(1e-3, (last.at_ns - self.first.at_ns) / 1e9),
             ),
             came,
+            clients.senders(last.pids, _programs(last)),
             self.runnable / self.queues if self.queues else 1.0,
             self.dropped,
         )

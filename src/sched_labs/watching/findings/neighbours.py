@@ -11,11 +11,12 @@ from ..causes import Causes
 from ..seen import Seen
 from .base import PAGES, Finding, how, share_of
 from .limits import container
-from .queues import idle_outside
+from .queues import only, spared
 
 # Of every second of one of its CPUs.  A server and its load generator that fill two CPUs of one machine spend
 # 250 to 270 ms of each on the packets that they send to each other.
 INTERRUPTED_MS = 400.0
+AS_WELL = 0.1  # of what the first rival had of the CPU that it waited for
 MOST_ASKING = 4.0  # times what the program runs: a client that runs for longer does something else as well
 
 
@@ -47,10 +48,8 @@ def realtime(seen: Seen, causes: Causes) -> Iterator[Finding]:
 
 
 def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
-    if idle_outside(seen):
-        return  # told of already
-    lost = causes.long.get("other_task", 0.0) - _behind_clients(seen, causes)
-    rows = _ordinary(seen)
+    lost = _behind_others(seen, causes) - _behind_clients(seen, causes)
+    rows, narrow = _ordinary(seen), only(seen)
     rows = rows[~_asking(rows, seen)]
     if rows.empty:
         yield Finding(
@@ -75,27 +74,35 @@ def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
     if top["client"]:
         evidence += f"; it is a client of the program, and works for more than {MOST_ASKING:g} times as long"
     weight, why = _heavier(top, own, seen)
-    others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    others = f" and {more} more" if (more := _as_well(rows)) else ""
+    confined = f"; the program {narrow}" if narrow else ""
+    widen = "Widen the mask or the cpuset, give" if narrow else "Give"
     yield Finding(
         "weight" if weight else "rival",
-        f"{top['name']} (process {top['pid']}{others}) has the CPUs that it waits for{weight}.",
+        f"{top['name']} (process {top['pid']}{others}) has the CPUs that it waits for{weight}{confined}.",
         lost,
         share_of(lost, seen, causes),
         f"{evidence}{why}; the waits are {how(causes)}.",
         "Its own threads may be too many as well: then they wait for each other when the rival has gone. A "
-        "client in another network namespace, or one that sends datagrams and never connects, is none, but "
-        "looks like one.",
-        "Give the two different CPUs, or this one more weight: cpu.weight of its control group; a nice value "
-        "counts only against threads of the same group or session.",
+        "client that no socket tells of (in another network namespace, or one of datagrams where the helper "
+        "is not there) is none, but looks like one.",
+        f"{widen} the two different CPUs, or this one more weight: cpu.weight of its control group; a nice "
+        "value counts only against threads of the same group or session.",
         PAGES["wait"],
     )
+
+
+def _as_well(rows: pd.DataFrame) -> int:
+    """How many others than the first had the CPU as well; those that never stood beside it do not count."""
+    had = rows["had_ms_per_s"].astype(float)
+    return len(rows) - 1 if had.isna().any() else int((had.iloc[1:] >= AS_WELL * had.iloc[0]).sum())
 
 
 def own_client(seen: Seen, causes: Causes) -> Iterator[Finding]:
     """No fault: whoever asks a server on the server's machine is to know that both use the same CPUs."""
     lost, rows = _behind_clients(seen, causes), _ordinary(seen)
     rows = rows[_asking(rows, seen)]
-    if rows.empty or idle_outside(seen):
+    if rows.empty:
         return
     top, used = rows.iloc[0], float(rows["cpu_ms_per_s"].sum())
     others, who = (f" and {len(rows) - 1} more", "They") if len(rows) > 1 else ("", "It")
@@ -104,7 +111,7 @@ def own_client(seen: Seen, causes: Causes) -> Iterator[Finding]:
         f"It shares its CPUs with its own client, {top['name']} (process {top['pid']}{others}).",
         lost,
         share_of(lost, seen, causes),
-        f"{top['name']} came to a port or socket at which the program listens. {who} used {used:,.0f} ms of "
+        f"{_came(top)} {who} used {used:,.0f} ms of "
         f"every second, {used / 10 / max(1, len(seen.allowed)):,.0f}% of the CPUs that the program may use, "
         f"and made it wait {lost:,.0f} ms, {how(causes)}.",
         "A client that belongs on this machine, such as a proxy, is a neighbour like any other: then the "
@@ -112,6 +119,17 @@ def own_client(seen: Seen, causes: Causes) -> Iterator[Finding]:
         f"Measure from another machine, or give {top['name']} CPUs of its own (`taskset`), and compare.",
         PAGES["wait"],
         False,
+    )
+
+
+def _came(client: Any) -> str:
+    """How it is known that it is a client, as a sentence."""
+    woke = client["woke_share"]
+    if woke is None or woke != woke:
+        return f"{client['name']} came to a port or socket at which the program listens."
+    return (
+        f"{client['name']} can send datagrams to the program, which takes them of everybody, and it ran at "
+        f"{woke:.0%} of the moments at which the program was woken."
     )
 
 
@@ -123,6 +141,11 @@ def _ordinary(seen: Seen) -> pd.DataFrame:
 def _asking(rows: pd.DataFrame, seen: Seen) -> pd.Series[bool]:
     """Which of them are clients that do little else than ask it."""
     return rows["client"].astype(bool) & (rows["cpu_ms_per_s"] <= MOST_ASKING * seen.running)
+
+
+def _behind_others(seen: Seen, causes: Causes) -> float:
+    """ms of every second that it waited for other programs; of those that a mask costs it that one tells."""
+    return causes.long.get("other_task", 0.0) - spared(seen, causes)
 
 
 def _behind_clients(seen: Seen, causes: Causes) -> float:
@@ -137,7 +160,7 @@ def _behind_clients(seen: Seen, causes: Causes) -> float:
         had = rows["cpu_ms_per_s"]
     if not asking.any():
         return 0.0
-    part = causes.long.get("other_task", 0.0) * float(had[asking].sum() / had.sum())
+    part = _behind_others(seen, causes) * float(had[asking].sum() / had.sum())
     return min(part, max(1.0, seen.crowding) * float(rows["cpu_ms_per_s"][asking].sum()))
 
 

@@ -12,7 +12,7 @@ from ..causes import Causes
 from ..seen import Seen
 from .base import LEAST_MS, PAGES, Finding, how, names, share_of
 
-IDLE_ELSEWHERE = 0.3  # of the time of CPUs that it may not use: from here on a mask makes it wait for a rival
+IDLE_ELSEWHERE = 0.3  # of the time of CPUs that it may not use: then it would not have waited for a rival
 YIELDS_PER_S = 1000.0
 TOGETHER_MS = 20.0  # of every second: whatever wakes several threads at once has them wait for each other
 FOUR_FIFTHS = 0.8  # of what it wanted: those few that hardly want a CPU crowd nobody
@@ -59,25 +59,36 @@ def _outside(seen: Seen) -> pd.DataFrame:
     return seen.cpus[~seen.cpus["allowed"].astype(bool)] if len(seen.cpus) else seen.cpus
 
 
-def idle_outside(seen: Seen) -> bool:
-    """Whether CPUs stood idle that it may not use: then it would not have had to wait for a rival either."""
-    outside = _outside(seen)
-    return not outside.empty and bool(outside["idle_ms_per_s"].mean() >= 1000 * IDLE_ELSEWHERE)
+def spared(seen: Seen, causes: Causes) -> float:
+    """ms of every second of its waits for other programs that CPUs would have spared it which it may not use.
+
+    All, where these were idle often enough; of fuller ones as much as they were idle.
+    """
+    others, outside = causes.long.get("other_task", 0.0), _outside(seen)
+    if outside.empty:
+        return 0.0
+    each = outside["idle_ms_per_s"]
+    return others if each.mean() >= 1000 * IDLE_ELSEWHERE else min(others, float(each.sum()))
+
+
+def only(seen: Seen) -> str:
+    """Which CPUs a mask leaves it, as the end of a sentence; "" where there is none."""
+    if _outside(seen).empty:
+        return ""
+    return f"may use CPU {cpu_ranges(sorted(seen.allowed))} only, {len(seen.allowed)} of {len(seen.cpus)}"
 
 
 def mask(seen: Seen, causes: Causes) -> Iterator[Finding]:
     outside = _outside(seen)
     if outside.empty or _yields_often(seen):
         return
-    lost = causes.long.get("same_program", 0.0)
-    if idle_outside(seen):
-        lost += causes.long.get("other_task", 0.0)
-    mine, idle = len(seen.allowed), outside["idle_ms_per_s"].mean()
+    lost = causes.long.get("same_program", 0.0) + spared(seen, causes)
+    idle = outside["idle_ms_per_s"].mean()
     beside, attempt = _beside(seen, causes), "Widen the mask or the cpuset"
     attempt += "." if fits(seen) else ", or run as many busy threads as it has CPUs."
     yield Finding(
         "mask",
-        f"It may use CPU {cpu_ranges(sorted(seen.allowed))} only, {mine} of {len(seen.cpus)}.",
+        f"It {only(seen)}.",
         lost,
         share_of(lost, seen, causes),
         f"Cpus_allowed_list. Its threads wanted {seen.wanted / 1000:.1f} CPUs. CPU "
