@@ -761,11 +761,21 @@ def test_threads_that_fit_their_cpus_are_no_crowd_however_they_queue_and_one_mor
 
 def test_a_mask_says_who_is_there_and_only_a_crowd_is_told_to_run_fewer_threads() -> None:
     (alone,) = found(window(*NARROW, rivals=[rival()]), waits(other_task=400.0))
-    assert "waited 400 ms for others, such as stress (process 9)." in alone.evidence
+    assert "On CPU 0 it waited 400 ms for others, such as stress (process 9)." in alone.evidence
     assert alone.attempt == "Widen the mask or the cpuset."
     threads = [NARROW[0][0] | {"tid": tid} for tid in (7, 8)]
     (crowd,) = found(window(threads, NARROW[1]), waits(same_program=400.0))
     assert "such as" not in crowd.evidence and "as many busy threads" in crowd.attempt
+    (full,) = found(window(threads, [NARROW[1][0], cpu(1, allowed=False)]), waits(same_program=400.0))
+    assert "CPU 1, which it may not use, was busy with others" in full.evidence
+
+
+def test_only_who_had_the_cpu_is_counted_among_the_rivals() -> None:
+    rivals = [rival(had_ms_per_s=had) for had in (300.0, 40.0, 0.0)]
+    first = found(window(rivals=rivals), waits(other_task=400.0))[0]
+    assert "stress (process 9 and 1 more)" in first.title
+    first = found(window(rivals=[rival(), rival()]), waits(other_task=400.0))[0]
+    assert "stress (process 9 and 1 more)" in first.title  # it is not known who had it
 
 
 def test_softirqs_in_small_parts_are_the_price_of_the_programs_own_packets() -> None:

@@ -98,8 +98,11 @@ def meanwhile(result: Result, wait: dict[str, Any], among: pd.DataFrame | None =
 
 def told(result: Result, wait: dict[str, Any], among: pd.DataFrame | None = None) -> str:
     """A wait in a sentence: who, how long, and what had the CPU meanwhile."""
-    parts = meanwhile(result, wait, among).most_common(3)
-    had = ", ".join(f"{name} {time_text(ns)}" for name, ns in parts)
+    parts = meanwhile(result, wait, among)
+    first = parts.most_common(3)
+    rest = parts.total() - sum(ns for _, ns in first)
+    had = ", ".join(f"{name} {time_text(ns)}" for name, ns in first)
+    had += f", {len(parts) - len(first)} more {time_text(rest)}" if rest else ""
     woken = waker(result, wait)
     by = f", woken while {woken} ran," if woken else ""
     return (

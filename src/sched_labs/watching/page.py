@@ -17,19 +17,20 @@ from . import report, timeline, wakers
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 MOST_THREADS = 40
+LEAST_MS = 0.05  # of every second: a thread that ran and waited for less would have a row of zeros
 MOST_NAMES = 8  # in a graph
 
 
 def html(result: Result) -> str:
     """The page: findings, threads, and the figures that this watch has the numbers for."""
-    rows = result.records("findings")
+    rows, threads = result.records("findings"), list(_threads(result))
     return render(
         TEMPLATE,
         program=result.parameters.get("program", "A program"),
         answer=report.answer(result),
         findings=[row | {"size": report.size_text(row)} for row in rows],
-        threads=list(_threads(result)),
-        more=max(0, len(result.data) - MOST_THREADS),
+        threads=threads,
+        more=len(result.data) - len(threads),
         price=result.facts.get("price", ""),
         timeline=timeline.values(result),
         figures=list(_figures(result)),
@@ -45,7 +46,9 @@ def write(result: Result, path: Path) -> None:
 
 
 def _threads(result: Result) -> Iterator[dict[str, Any]]:
-    for row in result.data.head(MOST_THREADS).to_dict("records"):
+    wanted = result.data["running_ms_per_s"] + result.data["waiting_ms_per_s"]
+    shown = max(1, min(MOST_THREADS, int((wanted >= LEAST_MS).sum())))  # the busiest come first
+    for row in result.data.head(shown).to_dict("records"):
         parts = {
             kind: float(row[f"{name}_ms_per_s"])
             for kind, name in (("run", "running"), ("wait", "waiting"), ("sleep", "asleep"))

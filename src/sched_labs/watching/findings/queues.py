@@ -84,6 +84,9 @@ def mask(seen: Seen, causes: Causes) -> Iterator[Finding]:
         return
     lost = causes.long.get("same_program", 0.0) + spared(seen, causes)
     idle = outside["idle_ms_per_s"].mean()
+    used = f"stood idle for {idle:,.0f} ms of every second"
+    if idle < 1000 * IDLE_ELSEWHERE:
+        used = f"was busy with others, and stood idle for {idle:,.0f} ms of every second"
     beside, attempt = _beside(seen, causes), "Widen the mask or the cpuset"
     attempt += "." if fits(seen) else ", or run as many busy threads as it has CPUs."
     yield Finding(
@@ -92,8 +95,8 @@ def mask(seen: Seen, causes: Causes) -> Iterator[Finding]:
         lost,
         share_of(lost, seen, causes),
         f"Cpus_allowed_list. Its threads wanted {seen.wanted / 1000:.1f} CPUs. CPU "
-        f"{cpu_ranges([int(cpu) for cpu in outside['cpu']])}, which it may not use, stood idle for "
-        f"{idle:,.0f} ms of every second.{beside} The waits are {how(causes)}.",
+        f"{cpu_ranges([int(cpu) for cpu in outside['cpu']])}, which it may not use, {used}."
+        f"{beside} The waits are {how(causes)}.",
         "Its own affinity (taskset, a thread library) and a cpuset of its group look alike: compare "
         "Cpus_allowed_list of the process with cpuset.cpus.effective of its group.",
         attempt,
@@ -108,7 +111,8 @@ def _beside(seen: Seen, causes: Causes) -> str:
     if rows.empty or others < LEAST_MS:
         return ""
     top = rows.iloc[0]
-    return f" There it waited {others:,.0f} ms for others, such as {top['name']} (process {top['pid']})."
+    others_are = f"others, such as {top['name']} (process {top['pid']})"
+    return f" On CPU {cpu_ranges(sorted(seen.allowed))} it waited {others:,.0f} ms for {others_are}."
 
 
 def fits(seen: Seen) -> bool:
