@@ -1,25 +1,104 @@
 """How often players find the cause of an incident: one who follows the book's order, and some who do not.
 
-    python benchmarks/incidents.py --seeds 3 [--story ledger] [--cause lock]
+    python benchmarks/incidents.py --seeds 3 [--story ledger segments] [--cause lock]
+    python benchmarks/incidents.py --seeds 20 --kept plays.jsonl --minutes 8   # again, until all are there
 
-Starts every variant of every story with each seed, one after the other: about 25 seconds each.
+Starts one variant after the other, about 25 seconds each; those with the fewest plays come first.
+A play that could not begin or end, as on a machine that is too busy, is kept as such and counts for nobody.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
+import time
 from collections import Counter
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import incident_players
+import incident_room
 from incident_room import started
+from table import wilson
+from watch import Kept
 
-from sched_labs.incidents import story
+from sched_labs.core.closure import closure
+from sched_labs.incidents import program, story
+from sched_labs.kernels.contents import essence
+from sched_labs.run import kept
+from sched_labs.workloads.build import SHARED
+
+BOOK = "the book"
+NAIVE = ("top CPU", "most switches", "the story")
+NOT_PLAYED = "not played"
+
+
+@cache
+def fingerprint(name: str) -> str:
+    """What a play of this story comes from: plays of an older state say nothing of this one."""
+    modules = closure(
+        [f"sched_labs.incidents.{one}" for one in ("stage", "judge", "evidence", f"stories.{name}")]
+    )
+    python = [*modules.values(), *(Path(str(one.__file__)) for one in (incident_players, incident_room))]
+    native = (program.SOURCE, SHARED / "lab.h", SHARED / "work.h")
+    return kept.digest((essence(path.read_bytes()).decode() for path in sorted(python)), native)[:16]
+
+
+def play(name: str, cause: str, seed: int) -> dict[str, Any]:
+    """What each player blames; of who follows the book also the value, and whether the judge took it."""
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            pytest.MonkeyPatch.context() as patch,
+            started(Path(folder), patch, name, "--seed", str(seed), "--cause", cause) as room,
+        ):
+            status = room.status()
+            blamed, value = incident_players.by_the_book(status)
+            said = room.say("answer", blamed, "--evidence", f"{value:.2f}")
+            return {
+                BOOK: blamed,
+                "value": round(value, 2),
+                "accepted": said.returncode == 0,
+                "top CPU": incident_players.top_cpu(status),
+                "most switches": incident_players.most_switches(status),
+                "the story": story.plan(name, seed).story.suspect,
+                "level": status["now"]["level"],
+                "level while well": status["healthy"]["level"],
+                "others' share": status["now"]["others_share"],
+            }
+    except (Exception, pytest.fail.Exception) as error:
+        return {NOT_PLAYED: str(error)[-300:]}
+
+
+def rate(hits: int, plays: int) -> str:
+    """How many plays are right, and between which rates the true one lies (Wilson's interval, 95 %)."""
+    low, high = wilson(hits, plays)
+    return f"{hits:>4} of {plays:<4}{low:>5.0%} to {high:<6.0%}"
+
+
+def show(found: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
+    """A line for each variant, and one for each player over all of them."""
+    print(f"\n{'':<31}{BOOK:<27}{'evidence too':<27}{'  '.join(NAIVE)}  {NOT_PLAYED}")
+    total, plays = Counter[str](), 0
+    for (name, cause), rows in found.items():
+        played = [row for row in rows if NOT_PLAYED not in row]
+        right = Counter(who for row in played for who in (BOOK, *NAIVE) if row[who] == cause)
+        right["evidence too"] = sum(row["accepted"] for row in played)
+        total, plays = total + right, plays + len(played)
+        naive = "  ".join(f"{right[who]:>{len(who)}}" for who in NAIVE)
+        print(
+            f"{name + ' ' + cause:<31}{rate(right[BOOK], len(played))}"
+            f"{rate(right['evidence too'], len(played))}{naive}{len(rows) - len(played):>12}"
+        )
+    print()
+    for who in (BOOK, "evidence too", *NAIVE):
+        print(f"{'all variants, ' + who:<31}{rate(total[who], plays)}")
 
 
 def main() -> None:
@@ -27,52 +106,26 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--story", choices=story.names())
-    parser.add_argument("--cause")
+    parser.add_argument("--story", nargs="+", choices=story.names(), default=story.names())
+    parser.add_argument("--cause", nargs="+", help="only variants with one of these")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="keep the plays there, and go on from it")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no further play after these")
     options = parser.parse_args()
-    right: Counter[str] = Counter()
-    played = 0
-    for name in [options.story] if options.story else story.names():
-        for variant in story.plan(name, 0).story.variants:
-            if options.cause and variant.cause != options.cause:
-                continue
-            for seed in range(1, options.seeds + 1):
-                try:
-                    found = play(name, variant.cause, seed)
-                except (Exception, pytest.fail.Exception) as error:
-                    print(
-                        f"{name:<15} {variant.cause:<14} seed {seed}: not played: {str(error)[-300:]}",
-                        flush=True,
-                    )
-                    continue
-                played += 1
-                right.update(who for who, blamed in found.items() if blamed == variant.cause)
-                right["the book, evidence too"] += found["accepted"] == "yes"
-                words = "  ".join(f"{who}: {blamed}" for who, blamed in found.items())
-                print(f"{name:<15} {variant.cause:<14} seed {seed}: {words}", flush=True)
-    print(f"\nof {played}:")
-    for who, count in right.most_common():
-        print(f"  {who:<24} {count} ({count / max(1, played):.0%})")
-
-
-def play(name: str, cause: str, seed: int) -> dict[str, str]:
-    """What each player blames."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        pytest.MonkeyPatch.context() as patch,
-        started(Path(folder), patch, name, "--seed", str(seed), "--cause", cause) as room,
-    ):
-        status = room.status()
-        blamed, value = incident_players.by_the_book(status)
-        said = room.say("answer", blamed, "--evidence", f"{value:.2f}")
-        return {
-            "the book": blamed,
-            "accepted": "no" if said.returncode else "yes",
-            "top CPU": incident_players.top_cpu(status),
-            "most switches": incident_players.most_switches(status),
-            "the story": story.plan(name, seed).story.suspect,
-            "level": f"{status['now']['level']:.2f} of {status['healthy']['level']:.2f}",
-        }
+    said = {name: Kept(options.kept, fingerprint(name)) for name in options.story}
+    variants = [
+        (name, one.cause)
+        for name in options.story
+        for one in story.plan(name, 0).story.variants
+        if not options.cause or one.cause in options.cause
+    ]
+    seeds, end_s = range(1, options.seeds + 1), time.monotonic() + 60 * options.minutes
+    for seed in seeds:  # so that all have as many where the time does not suffice
+        for name, cause in variants:
+            if not said[name].has(f"{name} {cause}", seed) and time.monotonic() < end_s:
+                row = play(name, cause, seed)
+                said[name].add(f"{name} {cause}", seed, row)
+                print(f"{name} {cause}, seed {seed}: {row}", flush=True)
+    show({(name, cause): said[name].of(f"{name} {cause}", seeds) for name, cause in variants})
 
 
 if __name__ == "__main__":

@@ -89,25 +89,27 @@ def verdict(case: troubles.Case, seed: int, seconds: float) -> Said:
 class Kept:
     """What was said of each case and seed, as lines of JSON in a file; without one in memory only.
 
-    The file also keeps all findings of each, so that one that is wrong can be looked into.
+    how   what else decides: lines that were written with another one are left alone, and do not count
     """
 
     def __init__(self, file: Path | None, how: str) -> None:
         self._file, self._how = file, how
         rows = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
-        self._said = {(row["case"], row["seed"]): str(row["name"]) for row in rows if row["how"] == how}
+        self._said: dict[tuple[str, int], dict[str, Any]] = {
+            (row["case"], row["seed"]): row for row in rows if row["how"] == how
+        }
 
     def has(self, case: str, seed: int) -> bool:
         return (case, seed) in self._said
 
-    def add(self, case: str, seed: int, said: Said) -> None:
-        self._said[case, seed] = said.name
+    def add(self, case: str, seed: int, said: dict[str, Any]) -> None:
+        row = {"case": case, "seed": seed, "how": self._how, "at": now(), **said}
+        self._said[case, seed] = row
         if self._file:
-            row = {"case": case, "seed": seed, "how": self._how, "at": now(), **asdict(said)}
             with self._file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
-    def of(self, case: str, seeds: range) -> list[str]:
+    def of(self, case: str, seeds: range) -> list[dict[str, Any]]:
         return [self._said[case, seed] for seed in seeds if (case, seed) in self._said]
 
 
@@ -256,10 +258,10 @@ def main() -> int:
     for seed in range(options.seeds):  # so that all have as many where the time does not suffice
         for case in cases:
             if not said.has(case.name, seed) and time.monotonic() < end_s:
-                said.add(case.name, seed, verdict(case, seed, options.seconds))
+                said.add(case.name, seed, asdict(verdict(case, seed, options.seconds)))
     hits, tries = Counter[bool](), Counter[bool]()
     for case in cases:
-        seen = Counter(said.of(case.name, range(options.seeds)))
+        seen = Counter(str(row["name"]) for row in said.of(case.name, range(options.seeds)))
         judged = seen.total() - seen[NOT_JUDGED]
         right = sum(seen[name] for name in case.names)
         hits[case.sick] += right

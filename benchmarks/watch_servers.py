@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -248,10 +249,11 @@ def main() -> int:
             case = f"{server} {trouble}"
             if not said.has(case, seed) and time.monotonic() < end_s:
                 found = one(programs, server, trouble, seed, options.seconds, options.load_cpus)
-                said.add(case, seed, found)
+                said.add(case, seed, asdict(found))
     for server, trouble in pairs:
         name = INJECTED[trouble]
-        seen = Counter(said.of(f"{server} {trouble}", range(options.seeds)))
+        rows = said.of(f"{server} {trouble}", range(options.seeds))
+        seen = Counter(str(row["name"]) for row in rows)
         tried = seen.total() - seen[NOT_JUDGED]
         others = ", ".join(f"{other} {times}" for other, times in seen.most_common() if other != name)
         print(f"{server:<11}{trouble:<12}{seen[name]:>4} of {tried}  {others}", flush=True)
