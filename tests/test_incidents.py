@@ -68,7 +68,7 @@ def running(name: str, cause: str, seed: int = 1) -> Running:
     roles: dict[str, dict[str, Any]] = {role: {"work_per_s": 1.0} for role in plan.names}
     state = {
         **{"started_at": "2026-01-01T00:00:00+00:00", "since_s": 60, "alarm_s": 0.0, "ends_s": 2700.0},
-        **{"healthy": reading(**roles), "now": reading(0.1, **roles), "log": [], "group": None},
+        **{"healthy": reading(**roles), "sick": 0.1, "now": reading(0.1, **roles), "log": [], "group": None},
         "pids": dict.fromkeys(plan.names, 1),
     }
     return Running(plan, desk.place(), state)
@@ -145,10 +145,23 @@ def test_who_may_give_no_real_time_policy_is_told_before_the_start(
     assert "cannot show realtime" in said.err
 
 
+def test_a_seed_alone_draws_the_same_incident_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[story.Plan] = []
+    monkeypatch.setattr(cast, "cpus", dict)
+    monkeypatch.setattr(stage, "run", lambda plan, **options: drawn.append(plan))
+    for words in (["--seed", "9"], ["--seed", "9"], ["--cause", "interrupts"], *[[]] * 30):
+        assert cli.main(["incident", "start", *words]) == 0
+    assert str(drawn[0]) == str(drawn[1])
+    assert drawn[2].variant.cause == "interrupts"
+    assert len({plan.name for plan in drawn[3:]}) > 5
+
+
 def test_two_paragraphs_tell_the_story_and_name_what_runs() -> None:
     for name in NAMES:
         plan = story.plan(name, 3)
         assert plan.text.count("\n\n") == 1 and "{" not in plan.text
+        opening = board.opening(plan)
+        assert max(map(len, opening.splitlines())) <= 100 and plan.names["service"] in opening
         assert plan.names["service"] in plan.text
         assert len(plan.hints) >= 3
 
@@ -196,6 +209,7 @@ def test_a_wrong_cause_is_told_at_once_and_costs(monkeypatch: pytest.MonkeyPatch
 
 def test_an_answer_that_is_no_cause_is_refused_and_costs_nothing() -> None:
     one = running("ledger", "lock")
+    assert causes.find("GIL").name == "gil"
     with pytest.raises(ParameterError, match="Did you mean lock"):
         judge.answer(one, "locks", "3")
     with pytest.raises(ParameterError, match="lists them all"):
@@ -249,6 +263,16 @@ def test_beside_very_much_else_nothing_is_judged_however_busy_it_was_before(
     assert judge.judged(found, {**HEALTHY, **busy}, NAMED).right is right
     well = {**found, "level": 0.98}
     assert judge.judged(well, {**HEALTHY, **busy}, NAMED).right is True, "what is well is well"
+
+
+def test_no_more_requests_are_in_time_than_there_were() -> None:
+    """Those that were due before the first look may be answered after it."""
+    none = {"due": 0, "in_time": 0, "refused": 0, "bins": [0] * meter.BINS}
+    looks = [
+        meter.Look(at_s, {"client": {**none, "due": due, "in_time": in_time}}, {}, 0, 0)
+        for at_s, due, in_time in ((0.0, 10, 7), (1.0, 20, 18))
+    ]
+    assert meter.reading(*looks)["level"] == 1
 
 
 def test_a_quantile_is_the_upper_edge_of_its_bin() -> None:
@@ -374,7 +398,8 @@ def test_stop_ends_the_incident_and_nobody_who_has_its_number_by_now() -> None:
         (["start", "ledger", "--minutes", "0"], "lasts 1 to 120 minutes"),
         (["start", "ledger", "--seed", "-4"], "is no seed"),
         (["start", "ledger", "--cause", "gremlins"], "is no cause"),
-        (["start", "ledger", "--cause", "interrupts"], "not behind any variant"),
+        (["start", "ledger", "--cause", "interrupts"], "It is behind one of: housekeeping, observer"),
+        (["start", "--cause", "hypervisor"], "Nor is it behind any other"),
         (["start", "ledger", "--class", "blue-7"], "one incident for all of it"),
         (["start", "--class", "blue-7", "--seed", "7"], "one incident for all of it"),
         (["start", "--class", "a b"], "no code of a class"),

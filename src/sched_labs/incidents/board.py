@@ -8,7 +8,9 @@ from typing import Any
 from ..core.errors import SchedLabError
 from . import causes, ledger
 from .desk import Running
+from .story import Plan
 
+_WIDTH = 100  # of what is told
 _PLACES = {
     "outside": "outside the service",
     "waiting": "waiting inside it",
@@ -92,6 +94,13 @@ def _pages(names: set[str]) -> list[str]:
     return sorted({causes.CAUSES[name].page for name in names})
 
 
+def opening(plan: Plan) -> str:
+    """What is told at the beginning, and nothing of the cause."""
+    told = [f"An invented incident. {plan.story.title}. Seed {plan.seed}.", *plan.text.split("\n\n")]
+    told += ["It runs as long as this terminal; Ctrl-C ends it. Play in a second one."]
+    return "\n\n".join(textwrap.fill(part, _WIDTH, break_on_hyphens=False) for part in told)
+
+
 def revealed(running: Running) -> str:
     """The way from the symptom to the proof, what the player measured, and what else it might have been."""
     plan, entry = running.plan, ledger.of(running)
@@ -99,8 +108,8 @@ def revealed(running: Running) -> str:
     pids = {f"{role}_pid": pid for role, pid in running.pids.items()}
     parts = [
         f"The cause: {cause.name} - {cause.about}.",
-        f"The symptom: in time were {well['level']:.1%} of the requests while all was well, and "
-        f"{now['level']:.1%} in the last seconds.",
+        f"The symptom: in time were {well['level']:.1%} of the requests while all was well, "
+        f"{running.state['sick']:.1%} when the alarm went off, and {now['level']:.1%} in the last seconds.",
         f"The way: {plan.proof(cause.name)}",
         f"The proof: {cause.asks}" + (f", in {cause.unit}." if cause.unit else "."),
     ]
@@ -116,7 +125,7 @@ def revealed(running: Running) -> str:
         parts.append(f"The story led towards {plan.story.suspect}: a suspicion is not a measurement.")
     parts.append("In the book: " + ", ".join(_pages({one.cause for one in plan.story.variants})))
     return "\n".join(
-        textwrap.fill(part, 100, subsequent_indent="    ", break_on_hyphens=False) for part in parts
+        textwrap.fill(part, _WIDTH, subsequent_indent="    ", break_on_hyphens=False) for part in parts
     )
 
 

@@ -235,8 +235,8 @@ CAUSES = {cause.name: cause for cause in _CAUSES}
 
 def find(name: str) -> Cause:
     """The cause of that name.  Raises ParameterError, with what is like it, where there is none."""
-    if name in CAUSES:
-        return CAUSES[name]
+    if name.lower() in CAUSES:
+        return CAUSES[name.lower()]
     like = difflib.get_close_matches(name.lower(), CAUSES, n=1)
     raise ParameterError(
         f"{name[:40]!r} is no cause.",

@@ -76,6 +76,7 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _start(options: argparse.Namespace) -> None:
+    import random
     import secrets
     import sys
 
@@ -90,11 +91,15 @@ def _start(options: argparse.Namespace) -> None:
         raise ParameterError("A class has one incident for all of it.", "Leave out NAME, --seed and --cause.")
     if options.to and not options.code:
         raise ParameterError("A wall is a class's.", "Name its code, too: --class CODE.")
-    name = story.check(options.name) if options.name else secrets.choice(story.names())
-    cause = causes.find(options.cause).name if options.cause else ""
-    if cause and cause not in {one.cause for one in story.plan(name, 0).story.variants}:
-        raise ParameterError(f"{cause} is not behind any variant of {name}.")
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
+    cause = causes.find(options.cause).name if options.cause else ""
+    able = story.names(cause)
+    name = story.check(options.name) if options.name else random.Random(seed).choice(able or story.names())
+    if name not in able:
+        raise ParameterError(
+            f"{cause} is not behind any variant of {name}.",
+            f"It is behind one of: {', '.join(able)}." if able else "Nor is it behind any other incident.",
+        )
     if options.code:
         name, seed = story.of_class(options.code)
     without, why = stage.lacking(name)
@@ -110,7 +115,6 @@ def _start(options: argparse.Namespace) -> None:
         whole = [one for one in story.names() if not story.needs(one) & set(without)]
         print(f"Whole here: {', '.join(whole)}.\n")
     plan = story.plan(name, seed, without=without, cause=cause or None)
-    print(f"An invented incident. {plan.story.title}. Seed {seed}.\n\n{plan.text}")
     room = None
     if options.to:
         room = {"to": options.to, "code": options.code, "player": secrets.token_hex(8)}
@@ -125,7 +129,6 @@ def _start(options: argparse.Namespace) -> None:
             said.append(True)
 
     said: list[bool] = []
-    print("It runs as long as this terminal; Ctrl-C ends it. Play in a second one.", flush=True)
     stage.run(
         plan,
         without=without,

@@ -117,7 +117,8 @@ def reading(before: Look, after: Look) -> dict[str, Any]:
         "requests_per_s": round(due / length, 1),
         "p50_ms": quantile(bins, 0.5),
         "p99_ms": quantile(bins, 0.99),
-        "level": round(more(client, "in_time") / due, 4) if due else 0.0,
+        # Some were due before the first look, and answered after it.
+        "level": round(min(1.0, more(client, "in_time") / due), 4) if due else 0.0,
         "refused_per_s": round(more(client, "refused") / length, 1),
         "programs": programs,
         "others_share": round(max(0.0, after.busy_s - before.busy_s - used) / capacity, 3),

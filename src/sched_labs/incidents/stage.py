@@ -21,8 +21,8 @@ from ..core.errors import BusyError, PlacementError, SchedLabError
 from ..limits import cgroups
 from ..limits.cgroups import Group
 from ..workloads.launch import MARKER, owner_mark
+from . import board, desk, meter, story
 from . import cast as casting
-from . import desk, meter, story
 from .cast import Cast
 from .story import CYCLE_S, Plan
 
@@ -155,11 +155,13 @@ def run(
         cast = Cast(plan, folder, limit_s + 120, group)
         stack.callback(cast.end)
         cast.start_all()
-        say("The programs are running. First the machine while all is well ...")
+        say(board.opening(plan))
+        say("The programs are running. First the machine while all is well, for some ten seconds ...")
         healthy = _healthy(cast)
         for change in plan.variant.breaks:
             cast.change(change)
-        _shows(cast, healthy["level"])
+        say("Now something goes wrong; the alarm goes off as soon as it can be seen ...")
+        sick = _shows(cast, healthy["level"])
         state: dict[str, Any] = {
             "name": plan.name,
             "seed": plan.seed,
@@ -170,6 +172,7 @@ def run(
             "alarm_s": time.time(),
             "ends_s": time.time() + limit_s,
             "healthy": healthy,
+            "sick": sick,
             "group": [group.path, group.version] if group else None,
             "log": [],
             "room": room,
@@ -200,13 +203,17 @@ def _healthy(cast: Cast) -> dict[str, Any]:
     )
 
 
-def _shows(cast: Cast, well: float) -> None:
-    """Wait until the symptom is there: another kernel may bear the same cause without one."""
+def _shows(cast: Cast, well: float) -> float:
+    """Wait until the symptom is there: another kernel may bear the same cause without one.
+
+    Returns the level that it has then.
+    """
     for _ in range(_TRIES):
         before = _looked(cast)
         time.sleep(CYCLE_S)
-        if meter.reading(before, _looked(cast))["level"] <= SICK * well:
-            return
+        level = float(meter.reading(before, _looked(cast))["level"])
+        if level <= SICK * well:
+            return level
     raise SchedLabError(
         "On this machine nothing can be seen of the trouble that was drawn.",
         "Start it again with another seed, or another one.",

@@ -191,9 +191,10 @@ _OTHERS = (
 )
 
 
-def names() -> list[str]:
-    """The stories there are."""
-    return sorted(path.parent.name for path in FOLDER.glob("*/story.md"))
+def names(cause: str = "") -> list[str]:
+    """The stories there are, or those with a variant that has this cause."""
+    found = sorted(path.parent.name for path in FOLDER.glob("*/story.md"))
+    return [one for one in found if not cause or cause in {two.cause for two in plan(one, 0).story.variants}]
 
 
 def check(name: str) -> str:
