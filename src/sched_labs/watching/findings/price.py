@@ -47,7 +47,10 @@ def estimate(seen: Seen, costs: Costs) -> Price | None:
     if costs.direct is None:
         return None
     rows = costs.direct.summary()
-    row = rows[(rows["mechanism"] == "pipe") & (rows["placement"] == "same_cpu")].iloc[0]
+    pipes = rows[(rows["mechanism"] == "pipe") & (rows["placement"] == "same_cpu")]
+    if pipes.empty:  # a run of something else than switches on one CPU
+        return None
+    row = pipes.iloc[0]
     direct = [float(row[name]) for name in ("net_per_switch_ns", "net_lo_ns", "net_hi_ns")]
     warm, said = _warm(costs.warmup)
     middle, low, high = (rate * (a + b) / 1e6 for a, b in zip(direct, warm, strict=True))
