@@ -19,6 +19,7 @@ from sched_labs.kernels.errors import GuestError, PackageError, QemuError
 from sched_labs.schedulers import bouts, complaints, contests, decisions, here, record, trial
 from sched_labs.schedulers import cli as from_terminal
 from sched_labs.schedulers import compile as compiling
+from sched_labs.schedulers.figure import longest_wait
 
 WRONG = Path(__file__).with_name("schedulers")
 KERNEL = "6.18"
@@ -67,6 +68,16 @@ def test_one_scheduler_gives_the_same_digits_twice_and_its_decisions_add_up() ->
     assert figure.data["state"].isin(["running", "wake-up", "preemption"]).all()
     assert (figure.data["to_us"] >= figure.data["from_us"]).all()
     assert "virtual" in figure.caption
+
+
+def test_the_longest_wait_is_not_the_one_in_which_all_threads_begin() -> None:
+    """Of two threads one has to wait for the other's first turn, under the best of schedulers."""
+    turns = [(1, 0.0, None), (2, 1.0, None), (1, 10.0, 9.0), (2, 21.0, 20.0), (1, 30.0, 5.0), (2, 40.0, 8.0)]
+    data = pd.DataFrame(turns, columns=["pid", "start_us", "waited_us"])
+    assert longest_wait(data)["waited_us"] == 8.0
+    assert longest_wait(data[:4])["waited_us"] == 20.0  # nobody waited later
+    starved = data[(data["pid"] == 1) | (data["start_us"] == 1.0)]
+    assert longest_wait(starved)["waited_us"] == 9.0  # the other one has not begun
 
 
 # ---- the compiler ----

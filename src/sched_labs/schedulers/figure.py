@@ -22,6 +22,25 @@ _LABELS = {
 }
 
 
+def longest_wait(data: pd.DataFrame) -> pd.Series:
+    """The row of `.data` that ended the longest wait of these threads since all of them have begun.
+
+    All begin at the same moment, so one of them waits for all others then, whatever the scheduler does.  The
+    first turn of a thread is before that moment, its second one the first after it.  Where a thread never had
+    a second one, or nobody waited later, every wait counts.
+
+    Raises ResultError where nobody ever waited.
+    """
+    waits = data[data["waited_us"].notna()]
+    if waits.empty:
+        raise ResultError("No thread of this workload ever waited for a CPU.", "Look at `.data`.")
+    second = data.groupby("pid")["start_us"].nth(1)
+    later = waits[waits["start_us"] - waits["waited_us"] >= second.max()]
+    if len(second) == data["pid"].nunique() and len(later):
+        waits = later
+    return waits.iloc[int(waits["waited_us"].argmax())]
+
+
 def frame(result: Drawable) -> pd.DataFrame:
     """What the figure shows: intervals of the workload's threads around the longest wait of the run.
 
@@ -36,10 +55,7 @@ def frame(result: Drawable) -> pd.DataFrame:
     names = [str(one["thread"]) for one in result.records("threads")]
     pids = [one["tid"] for one in result.records("threads")]
     data = data[data["pid"].isin(pids)]
-    waits = data[data["waited_us"].notna()]
-    if waits.empty:
-        raise ResultError("No thread of this workload ever waited for a CPU.", "Look at `.data`.")
-    longest = waits.iloc[int(waits["waited_us"].argmax())]
+    longest = longest_wait(data)
     end = float(longest["start_us"]) + _AROUND_US
     start = max(0.0, end - 2 * _AROUND_US - float(longest["waited_us"]), end - _MOST_US)
     rows = []
@@ -95,8 +111,9 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
             Patch(color=style.colour(colour), label=_LABELS[state]) for state, colour in _STATES.items()
         ]
         drawing.legend(handles=handles, loc="outside upper left", ncols=3)
-    waits = result.data[result.data["pid"].isin([one["tid"] for one in result.records("threads")])]
-    worst = waits.iloc[int(waits["waited_us"].fillna(0).to_numpy().argmax())]
+    worst = longest_wait(
+        result.data[result.data["pid"].isin([one["tid"] for one in result.records("threads")])]
+    )
     longest = axes.time_text(1e3 * float(worst["waited_us"]))
     scheduler = str(result.machine.get("scheduler"))
     return Figure(
@@ -104,9 +121,9 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         KIND,
         alt=f"A timeline of {len(names)} threads under {scheduler}, from {start_ms:.0f} to {end_ms:.0f} ms: "
         "bars where a thread has the CPU, thin lines where it waits.  "
-        f"{worst['thread']} has the longest wait, {longest}.",
+        f"{worst['thread']} has the longest wait since all began, {longest}.",
         caption=f"Under {scheduler}, {worst['thread']} waited {longest} for the CPU: "
-        "the longest wait of this run.",
+        "the longest wait of this run since all its threads had begun.",
         provenance=provenance(result, None),
         data=table,
         title="Who has the CPU, and who waits for it",
