@@ -40,7 +40,7 @@ SLEEPS = {
     "child": ("do_wait", "wait4", "wait_consider", "vfork", "kernel_clone"),
     "signal": ("sigsuspend", "sigtimedwait", "pause"),
 }
-OTHER_SLEEP = "something else"
+OTHER_SLEEP = "an unknown reason"
 UNINTERRUPTIBLE = "something uninterruptible"
 _FUTEX_CALLS = {"x86_64": "202", "aarch64": "98"}
 # glibc waits for a mutex with FUTEX_WAIT (0) or FUTEX_LOCK_PI (6, 13), else with FUTEX_WAIT_BITSET.  Others

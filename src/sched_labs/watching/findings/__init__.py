@@ -80,7 +80,7 @@ def _nothing(seen: Seen, causes: Causes) -> Finding:
     short = ""
     if causes.exact:
         ms = sum(causes.short.values())
-        short = f" Of this {ms:,.1f} ms are waits below {SHORT_NS // 1000} µs, the price of waking up."
+        short = f" Of its waits {ms:,.1f} ms are ones below {SHORT_NS // 1000} µs, the price of waking up."
     own = causes.long.get("same_program", 0.0)
     if own >= LEAST_SHARE * seen.wanted and own >= LEAST_MS and queues.fits(seen):
         short += (

@@ -67,10 +67,13 @@ def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
     taken = top["took_it"]
     evidence = f"{top['name']} used {top['cpu_ms_per_s']:,.0f} ms of every second"
     if taken:
-        evidence += f", and had the CPU {int(taken):,} times after a thread of it that could have gone on"
+        evidence += f", and {int(taken):,} times took a CPU from a thread of the program that could go on"
     if top["had_ms_per_s"]:
-        how_known = "the timeline has it" if seen.turns is not None else "its switches with it put it"
-        evidence += f"; {how_known} on the CPU for {top['had_ms_per_s']:,.0f} ms/s of these waits"
+        known = "the timeline shows" if seen.turns is not None else "its switches with the program show"
+        evidence += (
+            f"; {known} that during {top['had_ms_per_s']:,.0f} ms of these waits in every second "
+            f"{top['name']} had the CPU"
+        )
     if top["client"]:
         evidence += f"; it is a client of the program, and works for more than {MOST_ASKING:g} times as long"
     weight, why = _heavier(top, own, seen)
@@ -84,8 +87,8 @@ def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
         share_of(lost, seen, causes),
         f"{evidence}{why}; the waits are {how(causes)}.",
         "Its own threads may be too many as well: then they wait for each other when the rival has gone. A "
-        "client that no socket tells of (in another network namespace, or one of datagrams where the helper "
-        "is not there) is none, but looks like one.",
+        "client of the program looks like a rival where no socket tells of it: in another network namespace, "
+        "or one of datagrams where the helper is not there.",
         f"{widen} the two different CPUs, or this one more weight: cpu.weight of its control group; a nice "
         "value counts only against threads of the same group or session.",
         PAGES["wait"],
