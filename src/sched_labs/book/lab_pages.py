@@ -67,12 +67,13 @@ def _sheet(lab: Lab, parts: Sequence[Chapter]) -> str:
     title, _, rest = (lab.folder / "sheet.md").read_text(encoding="utf-8").partition("\n")
     read = ", ".join(f"[{name}](../../{path})" for name, path in leading_to(lab, parts))
     diagnosis = order_of_diagnosis(parts)
-    files = ", ".join(f"`{path.name}`" for path in [*lab.given, *lab.starter])
+    *some, last = ["this sheet", *(f"`{path.name}`" for path in [*lab.given, *lab.starter])]
+    files = f"{', '.join(some)} and {last}"
     begin = [
         f"About {lab.minutes} minutes." + (f" It goes with {read}." if read else ""),
         "In a terminal on your own machine:",
         f"    sched-labs lab start {lab.word}",
-        f"It lays out this sheet and {files}, and says where. Work there, with any editor; "
+        f"It lays out {files}, and says where. Work there, with any editor; "
         "in the virtual machine, with JupyterLab's.",
     ]
     end = [
