@@ -1,7 +1,7 @@
 /* scheduler.h - what a scheduler of your own needs to know of the kernel, and no more.
  *
  * The kernel asks, and functions of yours answer (struct sched_ext_ops).  What they do not say, the kernel decides:
- * a scheduler without any function is one queue for the whole machine, first come, first served.
+ * a scheduler without any function is one queue for each memory node, first come, first served.
  *
  *     select_cpu   a thread wakes: on which CPU should it run?
  *     enqueue      it is ready: into which queue with it, and for how long may it run?
