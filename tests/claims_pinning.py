@@ -47,8 +47,8 @@ def move(
 
 SAME = move("same_cpu")
 MOVE_CASES: list[Case] = [
-    ("000-116", HOLDS, [SAME, move(), move("other_node", ratio=30)], "another core, said 8: 8 with 64 KiB"),
-    ("000-116", FAILS, [move(ratio=20, kib=16), move(ratio=8)], "said 8: 8 with 64 KiB and 20 with 16 KiB"),
+    ("000-116", HOLDS, [SAME, move(), move("other_node", ratio=30)], "said 8: 8 times with 64 KiB"),
+    ("000-116", FAILS, [move(ratio=20, kib=16), move(ratio=8)], "and 20 times with 16 KiB"),
     ("000-116", FAILS, [move(), move("smt_sibling", ratio=8)], "the sibling, said 2: 8"),
     ("000-116", UNKNOWN, [move(ratio=15, half=0.3)], "said 8: 15"),
     ("000-116", UNKNOWN, [SAME], "moved nothing"),

@@ -182,7 +182,7 @@ def way(
 INTERRUPT = way("interrupt", charged=1500)
 CASES: list[Case] = [
     ("napi-own", FAILS, [INTERRUPT], "was charged 1.5 µs for each packet"),
-    ("napi-own", HOLDS, [way("interrupt", charged=20)], "charged 20 ns"),
+    ("napi-own", HOLDS, [way("interrupt", charged=20)], "charged no CPU time"),
     ("napi-own", UNKNOWN, [way("interrupt", charged=200)], "spans a limit"),
     ("napi-own", UNKNOWN, [way("thread")], "did not measure"),
     ("napi-pays", HOLDS, [INTERRUPT, way("thread")], "the thread used 1 µs"),

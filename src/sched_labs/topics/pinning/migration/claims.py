@@ -57,7 +57,8 @@ def _ratios(table: pd.DataFrame) -> Verdict:
         parts.append(
             f"{FEW[far]}, said {SAID[far]:.0f}: "
             + " and ".join(
-                f"{r.resume_ratio:.3g} with {size(r.working_set_bytes)}" for r in own.itertuples(index=False)
+                f"{r.resume_ratio:.3g} times with {size(r.working_set_bytes)}"
+                for r in own.itertuples(index=False)
             )
         )
     reason = f"to {'; '.join(parts)}."

@@ -18,9 +18,9 @@ def _row(table: pd.DataFrame, way: str, *, hog: bool = True) -> pd.Series:
 
 
 def _charged(row: pd.Series) -> str:
+    shown = "no CPU time that this run shows" if row.hog_lo_ns_per_packet <= 0 else ns(row.hog_ns_per_packet)
     return (
-        f"{ns(row.hog_ns_per_packet)} for each packet (interval {ns(row.hog_lo_ns_per_packet)} to "
-        f"{ns(row.hog_hi_ns_per_packet)})"
+        f"{shown} for each packet (interval {ns(row.hog_lo_ns_per_packet)} to {ns(row.hog_hi_ns_per_packet)})"
     )
 
 
@@ -31,7 +31,7 @@ def _only_its_own(table: pd.DataFrame) -> Verdict:
     that uses memory would also lose what it had in its caches.
     """
     row = _row(table, "interrupt")
-    reason = f"a program without packets was charged {_charged(row)} that another one received."
+    reason = f"for another program's packets one without packets was charged {_charged(row)}."
     return within(row.hog_lo_ns_per_packet, row.hog_hi_ns_per_packet, -float("inf"), TOLD_NS, reason)
 
 
