@@ -233,7 +233,7 @@ class Seen:
                     "group_weight": looks.weight_of(pid),
                     "session": session[0] if session else "",
                     "allowed_cpus": ",".join(map(str, sorted(allowed))),
-                    "took_it": took[now.name] if took else None,
+                    "took_it": None if took is None else sum(took[tid] for tid in self._tids(pid)),
                     "had_ms_per_s": self._had(pid, used, had, met),
                 }
             )
@@ -241,15 +241,13 @@ class Seen:
         by = ["cpu_ms_per_s"] if had is None and met is None else ["had_ms_per_s", "cpu_ms_per_s"]
         return table.sort_values(by, ascending=False, ignore_index=True)
 
-    def _took(self) -> Counter[str]:
-        """How often a thread of each name had the CPU after one of ours that could have gone on."""
-        found: Counter[str] = Counter()
-        if self.switches is not None:
-            edges, own = self.switches.edges, {tid for _, tid in self.latest}
-            lost = edges[(edges["state"] == "runnable") & edges["prev_tid"].isin(own)]
-            for row in lost[~lost["next_tid"].isin(own)].to_dict("records"):
-                found[str(row["next_name"])] += int(row["switches"])
-        return found
+    def _took(self) -> Counter[int] | None:
+        """How often each other thread had the CPU after one of ours that could have gone on."""
+        if self.switches is None:
+            return None
+        edges, own = self.switches.edges, {tid for _, tid in self.latest}
+        lost = edges[(edges["state"] == "runnable") & edges["prev_tid"].isin(own)]
+        return _sums(lost[~lost["next_tid"].isin(own)], "next_tid")
 
     def _met(self) -> Counter[int] | None:
         """How often each other thread had a CPU just before one of ours, or took it from one that could have
@@ -257,20 +255,20 @@ class Seen:
         """
         if self.switches is None:
             return None
-        found: Counter[int] = Counter()
         edges, own = self.switches.edges, {tid for _, tid in self.latest}
         before = edges[edges["next_tid"].isin(own)]
         after = edges[edges["prev_tid"].isin(own) & (edges["state"] == "runnable")]
-        for rows, side in ((before, "prev_tid"), (after, "next_tid")):
-            for tid, times in rows.groupby(side)["switches"].sum().items():
-                found[int(str(tid))] += int(times)
-        return found
+        return _sums(before, "prev_tid") + _sums(after, "next_tid")
+
+    def _tids(self, pid: int) -> set[int]:
+        """The numbers by which the helper tells of a process's threads."""
+        # The threads of another user are not told apart: each of them may have been all of them.
+        told = looks.is_ours(pid) or self.last.processes[pid].kernel
+        return _threads_of(pid) if told else {NOT_TOLD}
 
     def _had(self, pid: int, used: float, had: Counter[int] | None, met: Counter[int] | None) -> float | None:
         """ms of every second that a process had the CPU that threads of ours waited for."""
-        # The threads of another user are not told apart: each of them may have been all of them.
-        told = looks.is_ours(pid) or self.last.processes[pid].kernel
-        tids = _threads_of(pid) if told else {NOT_TOLD}
+        tids = self._tids(pid)
         if had is not None:
             return min(used, sum(had[tid] for tid in tids) / 1e6 / self.window_s)
         if met is None:
@@ -351,6 +349,12 @@ _RIVALS = [
     "took_it",
     "had_ms_per_s",
 ]
+
+
+def _sums(edges: pd.DataFrame, side: str) -> Counter[int]:
+    """The switches of these edges by the thread on one side."""
+    sums = edges.groupby(side)["switches"].sum()
+    return Counter({int(str(tid)): int(times) for tid, times in sums.items()})
 
 
 def _threads_of(pid: int) -> set[int]:

@@ -159,10 +159,11 @@ def watch(run: Run, *, trouble: str = "rival", seconds: float | None = None) -> 
     groups    the control group and those around it: path, limit_cpus, period_us, weight, periods,
               throttled_periods, throttled_ms_per_s (summed over CPUs), pressure_ms_per_s
     rivals    other processes that may use its CPUs: pid, name, cpu_ms_per_s, kernel, client (whether it
-              connected to the program, on this machine), policy, nice, group, group_weight, session,
-              allowed_cpus, took_it (times after a thread of its own that could have gone on; by name),
-              had_ms_per_s (while its threads waited for that CPU: from the timeline where there is one, else
-              estimated from the switches between both)
+              connected to the program, on this machine, or sends it datagrams), woke_share (of the times that
+              the program was woken, those by one that may send it datagrams), policy, nice, group,
+              group_weight, session, allowed_cpus, took_it (times after a thread of its own that could have
+              gone on), had_ms_per_s (while its threads waited for that CPU: from the timeline where there is
+              one, else estimated from the switches between both)
     sleeps    asleep_for, asleep_ms_per_s, of all threads together
     waits     every wait counted: bin_low_ns, bin_high_ns (excluded), cause (wakeup, preempted), waits
     turns     in a watch with timeline=True: who had which CPU when (probes.timeline.Timeline.turns)
