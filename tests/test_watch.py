@@ -895,9 +895,11 @@ def test_the_status_and_the_output_of_the_command_are_passed_on(tmp_path: Path) 
 def test_the_page_needs_no_network(helper: bool, tmp_path: Path) -> None:
     result = watch([PYTHON, "-c", "for _ in range(10**7): pass"], progress=False, save=False)
     result.parameters["program"] = "<b>&"
+    result.tables["findings"].loc[0, "attempt"] = "`chrt -p <PID>` tells."
     page.write(result, tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
     assert "&lt;b&gt;&amp;: why did it wait?" in text and "<b>&" not in text
+    assert "<code>chrt -p &lt;PID&gt;</code> tells." in text
     assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\((?!#)", text)
     ElementTree.fromstring(re.search(r"<table>.*</table>", text, re.DOTALL)[0])  # type: ignore[index]
     assert result.records("findings")[0]["title"] in html.unescape(text)
