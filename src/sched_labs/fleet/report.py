@@ -87,7 +87,7 @@ def sentence(one: Common) -> str:
     chance = f"{one.p:.2g}" if one.p > 1.01 / (DEALT + 1) else f"at most {one.p:.2g}"
     return (
         f"{_counted(one.machines, 'machine')} with {', '.join(one.traits[:4])}: {where}. "
-        f"By chance, anywhere in such a fleet: {chance}."
+        f"Something like it, anywhere in such a fleet, comes by chance with a probability of {chance}."
     )
 
 
