@@ -15,7 +15,8 @@ from ..core.errors import SchedLabError
 from . import behind, pages, shipped
 from .behind import Behind, Board
 from .chapters import Chapter, Checkout, chapters, checkout
-from .measure import PROFILES, Failure, done, measure, one_kernel
+from .kernel import Kernel
+from .measure import PROFILES, Failure, done, measure
 from .progress import Terminal
 
 
@@ -79,7 +80,10 @@ def _build(book: Checkout, options: argparse.Namespace, terminal: Terminal) -> b
     if options.profile == shipped.PROFILE:
         failures = _shipped(book, parts, terminal, fresh=options.fresh)
     else:
-        every = [measure(book, part, options.profile, terminal, fresh=options.fresh) for part in parts]
+        with Kernel() as kernel:
+            every = [
+                measure(book, part, options.profile, terminal, kernel, fresh=options.fresh) for part in parts
+            ]
         failures = [failure for failure in every if failure is not None]
     broken = pages.build(book, parts, terminal, instructors=options.instructors)
     for failure in failures:
@@ -97,10 +101,8 @@ def _shipped(
     due = iter(parts)
 
     def made(_: int) -> list[Failure | None]:
-        with one_kernel() as kernel:
-            return [
-                measure(book, part, shipped.PROFILE, terminal, fresh=fresh, kernel=kernel) for part in due
-            ]
+        with Kernel() as kernel:
+            return [measure(book, part, shipped.PROFILE, terminal, kernel, fresh=fresh) for part in due]
 
     with ThreadPoolExecutor(2) as side_by_side:
         return [failure for some in side_by_side.map(made, range(2)) for failure in some if failure]
@@ -129,7 +131,14 @@ def _behind(book: Checkout, options: argparse.Namespace) -> bool:
 
     def measured(part: Chapter, let_pass: Callable[[], None]) -> Failure | None:
         failure = measure(
-            book, part, options.profile, board, fresh=options.fresh, keep_failed=False, before_cell=let_pass
+            book,
+            part,
+            options.profile,
+            board,
+            kernel,
+            fresh=options.fresh,
+            keep_failed=False,
+            before_cell=let_pass,
         )
         if failure:
             _report(failure, board)
@@ -138,7 +147,8 @@ def _behind(book: Checkout, options: argparse.Namespace) -> bool:
     def written() -> bool:
         return not pages.build(book, parts, board, instructors=options.instructors, again=True)
 
-    return behind.run(due, board, measured, written)
+    with Kernel() as kernel:
+        return behind.run(due, board, measured, written)
 
 
 def _standing(book: Checkout) -> Path:

@@ -8,15 +8,12 @@ failing cell is named at once.
 from __future__ import annotations
 
 import ast
-import os
 import platform
 import re
 import shutil
-import signal
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +28,7 @@ from ..core.store import recorded_machine
 from ..run import kept
 from . import shipped
 from .chapters import Chapter, Checkout
+from .kernel import Kernel
 from .progress import VARIABLE, Follower, Terminal
 
 PROFILES = ("tiny", "quick", "full", shipped.PROFILE)
@@ -40,7 +38,6 @@ _CELL_LIMIT_S = {
     "quick": 1200,
     "full": 3600,
 }  # an experiment waits 600 s for another one
-_STOP_LIMIT_S = 15
 _KEY = "sched_labs"  # notebook metadata of ours
 
 
@@ -59,19 +56,19 @@ def measure(
     chapter: Chapter,
     profile: str,
     terminal: Terminal,
+    kernel: Kernel,
     *,
     fresh: bool = False,
     keep_failed: bool = True,
     before_cell: Callable[[], None] = lambda: None,
-    kernel: Any = None,
 ) -> Failure | None:
     """Run `chapter` unless all it is made of is unchanged since it last ran; return the cell that failed.
 
     The executed notebook goes to `_build/measured/`; one with a failed cell is kept too, because its page
     shows what happened, but it never counts as done.  Without `keep_failed` the one before it stays.
 
+    kernel       in which the chapter runs
     before_cell  called when a cell is about to run, and waited for
-    kernel       of `one_kernel`; else the chapter has one of its own
     """
     import jupytext  # type: ignore[import-untyped]
     import nbformat
@@ -96,7 +93,7 @@ def measure(
         shutil.rmtree(runs, ignore_errors=True)
     runs.mkdir(parents=True, exist_ok=True)
     began = time.time() - 1  # a file system may round
-    failure = _run(book, chapter, notebook, profile, terminal, runs, before_cell, kernel)
+    failure = _run(book, chapter, notebook, profile, terminal, kernel, runs, before_cell)
     if not failure:
         _drop_unused(runs, began)
     elif not keep_failed:
@@ -173,9 +170,9 @@ def _run(
     notebook: Any,
     profile: str,
     terminal: Terminal,
+    kernel: Kernel,
     runs: Path,
     before_cell: Callable[[], None],
-    kernel: Any,
 ) -> Failure | None:
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -197,26 +194,20 @@ def _run(
     first = shipped.START.format("keep_summaries" if measures else "use")
     client = NotebookClient(
         notebook,
-        kernel,
+        kernel.manager,
         timeout=_CELL_LIMIT_S[profile],
-        kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
         on_cell_start=starts,
         store_widget_state=False,
         # errors only; its start is not the reader's news
         extra_arguments=["--IPKernelApp.log_level=40", f"--IPKernelApp.exec_lines={first}"],
-        # One chapter's kernel must be gone, with everything it started, before the next one measures.
-        shutdown_kernel="graceful",
     )
-    environment = {**os.environ, VARIABLE: str(progress), "MPLBACKEND": "agg"}
+    around = {VARIABLE: str(progress)}
     if measures:
-        environment |= {"SCHED_LABS_PROFILE": profile, kept.VARIABLE: str(runs)}
+        around |= {"SCHED_LABS_PROFILE": profile, kept.VARIABLE: str(runs)}
     with Follower(terminal, progress, len(numbers)) as follower:
         try:
-            if kernel:
-                _execute_in(kernel, client, environment)
-            else:
-                _execute(client, environment)
+            kernel.run(client, around)
             if not measures:  # these times say nothing of a measurement
                 for cell in notebook.cells:
                     cell.metadata.pop("execution", None)
@@ -230,61 +221,6 @@ def _run(
             terminal.say(f"  {len(numbers)} cells in {follower.seconds:.0f} s")
             return None
     return Failure(chapter.name, numbers.get(current, 0), notebook.cells[current].source, said)
-
-
-def _execute(client: Any, environment: dict[str, str]) -> None:
-    """Run the notebook. Ctrl-C stops its cell as a stop button does, so that experiments clean up."""
-    # nbclient answers Ctrl-C by killing the kernel, then trips over it. Only the main thread hears of Ctrl-C.
-    with ThreadPoolExecutor(1) as other:
-        running = other.submit(client.execute, env=environment)
-        try:
-            running.result()
-        except KeyboardInterrupt:
-            _stop(client, signal.SIGINT)
-            if not wait([running], _STOP_LIMIT_S).done:
-                _stop(client, signal.SIGKILL)
-                wait([running], _STOP_LIMIT_S)
-            raise  # what the stopped notebook itself said is of no interest any more
-
-
-@contextmanager
-def one_kernel() -> Iterator[Any]:
-    """A kernel for chapters that measure nothing: to start one takes as long as a chapter.
-
-    It begins with the first.  All are run by the thread that asked for it.
-    """
-    from jupyter_client.manager import AsyncKernelManager
-    from nbclient.util import run_sync
-
-    kernel = AsyncKernelManager(kernel_name="python3")
-    try:
-        yield kernel
-    finally:
-        if kernel.has_kernel:
-            run_sync(kernel.shutdown_kernel)(now=True)
-
-
-def _execute_in(kernel: Any, client: Any, environment: dict[str, str]) -> None:
-    """Run the notebook in a kernel that is there, and forget its names."""
-    from nbclient.exceptions import DeadKernelError
-    from nbclient.util import run_sync
-
-    try:
-        client.execute(env=environment)
-    except DeadKernelError:
-        run_sync(kernel.shutdown_kernel)(now=True)  # the next chapter begins another
-        raise
-    finally:
-        if kernel.has_kernel:
-            run_sync(client.kc.execute_interactive)("%reset -f", silent=True, timeout=_STOP_LIMIT_S)
-        client.kc.stop_channels()
-
-
-def _stop(client: Any, how: signal.Signals) -> None:
-    pid = getattr(client.km and client.km.provisioner, "pid", None)
-    if pid is not None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, how)
 
 
 def _code_cells(notebook: Any) -> list[int]:

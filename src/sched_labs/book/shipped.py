@@ -1,16 +1,20 @@
 """A chapter made of the runs that ship with the book: to be read while this machine measures its own.
 
-Its kernel calls `use()` before the first cell; the kernel of a chapter that measures, `keep_summaries()`.
+Its kernel calls `use()` when it starts; the kernel of chapters that measure, `keep_summaries()`.  Both call
+`begin()` before each chapter.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from ..core.errors import SchedLabError
 from ..core.result import Result, recorded
+from ..run import kept
 from ..run.base import Experiment
 
 PROFILE = "recorded"
@@ -25,6 +29,12 @@ def use() -> None:
     """
     Experiment.__call__ = _shipped  # type: ignore[method-assign]
     keep_summaries()
+
+
+def begin(around: Mapping[str, str]) -> None:
+    """Begin a chapter, with these variables: whatever the kernel ran before, its first run is its first."""
+    os.environ.update(around)
+    kept._asked.clear()
 
 
 def keep_summaries() -> None:
