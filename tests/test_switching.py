@@ -98,6 +98,16 @@ def test_a_program_whose_source_is_missing_is_an_error() -> None:
         languages.go(Path("Nothing.go"))
 
 
+def test_what_does_not_compile_is_left_to_its_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beforehand nobody asks for it; the experiment says why it goes without."""
+    for name in ("Broken.java", "fine.go", "other.c"):
+        (tmp_path / name).write_text("no program")
+    monkeypatch.setitem(languages._COMPILERS, ".go", lambda source: [])
+    assert languages.build_all([tmp_path]) == ["fine.go"]
+
+
 def test_a_program_starts_at_go_and_its_records_are_read() -> None:
     said = "read line; echo ready; echo item by=$line n=3; echo done"
     (record,) = languages.run(["sh", "-c", said], deadline_s=10)

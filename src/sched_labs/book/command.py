@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ..core import registry
 from ..core.errors import SchedLabError
 from . import behind, pages, shipped
 from .behind import Behind, Board
@@ -165,6 +166,7 @@ def _introduce(terminal: Terminal) -> None:
     from .. import workloads
     from ..machine import survey
     from ..probes import runqlat
+    from ..run import languages
 
     facts = survey().provenance()
     terminal.say(f"This machine: {facts['cpu_model'] or facts['arch']}, CPUs {facts['cpus_allowed']}")
@@ -174,7 +176,8 @@ def _introduce(terminal: Terminal) -> None:
     terminal.say(f"  Linux {facts['kernel']}, scheduler {facts['scheduler']}{hypervisor}")
     try:
         built = workloads.build_all()
-        terminal.say(f"  workloads: {', '.join(sorted(built))} are compiled")
+        others = languages.build_all({one.folder for one in registry.entries()})
+        terminal.say(f"  workloads: {', '.join([*sorted(built), *others])} are compiled")
     except SchedLabError as error:
         terminal.say(f"  workloads: {error}")
     probe = runqlat.available()

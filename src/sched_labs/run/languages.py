@@ -13,7 +13,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,6 +39,26 @@ def go(source: Path) -> list[str]:
     """The command that runs a .go file, compiled.  Raises WorkloadError where it does not compile."""
     folder = _compiled(source, ["go", "build", "-o", "{folder}/" + source.stem, "{source}"])
     return [str(folder / source.stem)]
+
+
+def build_all(folders: Iterable[Path]) -> list[str]:
+    """Compile the programs in these folders before anything is measured; the names of those that compile."""
+
+    def compiles(source: Path) -> bool:
+        try:
+            _COMPILERS[source.suffix](source)
+        except WorkloadError:  # the experiment says why
+            return False
+        return True
+
+    sources = sorted(path for folder in folders for path in folder.iterdir() if path.suffix in _COMPILERS)
+    with ThreadPoolExecutor(os.cpu_count()) as side_by_side:
+        return [
+            one.name for one, done in zip(sources, side_by_side.map(compiles, sources), strict=True) if done
+        ]
+
+
+_COMPILERS = {".java": java, ".go": go}
 
 
 def _compiled(source: Path, command: Sequence[str]) -> Path:
