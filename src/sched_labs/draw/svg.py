@@ -15,6 +15,7 @@ from collections import Counter
 from html import escape
 from xml.etree import ElementTree
 
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Drawing
 
 from ..core.errors import SchedLabError
@@ -34,7 +35,7 @@ def source(drawing: Drawing) -> bytes:
     """matplotlib's own SVG, without date or maker.  Call it inside `style.drawing()`."""
     buffer = io.BytesIO()
     about = {"Date": None, "Creator": None, "Format": None, "Type": None}
-    drawing.savefig(buffer, format="svg", metadata=about)
+    FigureCanvasSVG(drawing).print_svg(buffer, metadata=about)  # savefig() draws it all once before that
     return buffer.getvalue()
 
 

@@ -135,7 +135,7 @@ def hog(
     if periods_us is None:
         periods_us = run.choose(
             tiny=(20_000,),
-            quick=(10_000, 50_000, 100_000),
+            quick=(10_000, 100_000),
             full=(5_000, 10_000, 20_000, 50_000, 100_000, 500_000),
         )
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials

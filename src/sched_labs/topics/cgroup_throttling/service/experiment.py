@@ -33,7 +33,7 @@ LIMITS = ("none", "quota", "quota + burst", "weight")
 NEIGHBOURS = ("idle", "busy")
 WEIGHT = 1000  # ten times a neighbour's
 MOST_THREADS, MOST_HOGS = 256, 64
-HOGS = (1, 3)
+HOGS = (3,)
 BEYOND = 0.03  # a second mode has at least this part of the requests
 BINS_PER_DOUBLING = 4
 SMOOTHED_BINS = 1.5  # the standard deviation of what a latency is spread over
@@ -182,7 +182,7 @@ def latency(
     *,
     quota_us: int = 20_000,
     period_us: int = 40_000,
-    demands_percent: Sequence[int] = (30, 50, 80),
+    demands_percent: Sequence[int] = (30, 80),
     work_us: int = 1_000,
     threads: int = 4,
     batch: int = 4,
@@ -290,7 +290,7 @@ def contention(
         raise ParameterError(f"hogs does not take {hogs!r}.", f"Give numbers from 1 to {MOST_HOGS}.")
     checks.whole("demand_percent", demand_percent, 1, 200)
     trials = run.choose(tiny=2, quick=6, full=9) if trials is None else trials
-    duration_s = run.choose(tiny=0.15, quick=0.4, full=3.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.15, quick=0.6, full=3.0) if duration_s is None else duration_s
     check_time(trials, duration_s)
     run.begin()
     limited = may_limit(run)
