@@ -18,10 +18,13 @@ from typing import Any
 import nbformat
 import pytest
 from conftest import ROOT, apart, run_book
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 from sched_labs.book import command, pages
 from sched_labs.book.behind import Board
 from sched_labs.book.chapters import Chapter, Checkout, chapters, checkout
+from sched_labs.book.kernel import Kernel
 from sched_labs.book.measure import fingerprint
 from sched_labs.book.progress import Follower, Terminal
 from sched_labs.core.errors import SchedLabError
@@ -173,6 +176,25 @@ def test_a_chapter_that_failed_is_tried_again(book: Path, tmp_path: Path) -> Non
     assert "profile tiny" in (book / "_build/html/notebooks/01-context-switch.html").read_text(
         encoding="utf-8"
     )
+
+
+def test_chapters_share_a_kernel_and_neither_names_nor_what_failed() -> None:
+    def ran(code: str, place: str = "") -> list[str]:
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+        kernel.run(NotebookClient(notebook, kernel.manager, timeout=60), {"PLACE": place})
+        return str(notebook.cells[0].outputs[0].text).split()
+
+    says = "import os; print('mine' in dir(), os.environ['PLACE'], os.getpid()); mine = 1"
+    with Kernel() as kernel:
+        *told, pid = ran(says, "here")
+        assert told == ["False", "here"] and ran(says, "there") == ["False", "there", pid]
+        with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+            ran("1 / 0")
+        *told, another = ran(says, "here")
+        assert told == ["False", "here"] and another != pid
+        with pytest.raises(DeadKernelError):
+            ran("import os; os._exit(3)")
+        assert ran(says, "here")[:2] == ["False", "here"]
 
 
 def test_what_a_chapter_is_measured_from_decides_whether_it_is_measured_again(tmp_path: Path) -> None:

@@ -22,9 +22,7 @@ class Kernel:
     """
 
     def __init__(self) -> None:
-        from jupyter_client.manager import AsyncKernelManager
-
-        self.manager = AsyncKernelManager(kernel_name="python3")
+        self.manager = _manager()
         self._thread = ThreadPoolExecutor(1)  # its sockets belong to the loop of one thread
 
     def __enter__(self) -> Kernel:
@@ -74,6 +72,7 @@ class Kernel:
 
         if self.manager.has_kernel:
             run_sync(self.manager.shutdown_kernel)()
+            self.manager = _manager()  # one that has ended its kernel begins no other
 
     def _stop(self, running: Future[None]) -> None:
         for how in (signal.SIGINT, signal.SIGKILL):
@@ -83,3 +82,9 @@ class Kernel:
                     os.kill(pid, how)
             if wait([running], _STOP_LIMIT_S).done:
                 return
+
+
+def _manager() -> Any:
+    from jupyter_client.manager import AsyncKernelManager
+
+    return AsyncKernelManager(kernel_name="python3")
