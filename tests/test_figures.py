@@ -614,15 +614,18 @@ SIGHT = {
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("sight", SIGHT)
 def test_data_colours_differ_for_everybody(theme: str, sight: str) -> None:
-    seen = {name: lab(SIGHT[sight] @ linear(getattr(style.PALETTE[name], theme))) for name in style.DATA}
-    for one, other in combinations(style.DATA, 2):
+    seen = {
+        name: lab(SIGHT[sight] @ linear(getattr(style.PALETTE[name], theme)))
+        for name in {*style.DATA, *style.CAUSES}
+    }
+    for one, other in {*combinations(style.DATA, 2), *combinations(style.CAUSES, 2)}:
         assert np.linalg.norm(seen[one] - seen[other]) > 17, f"{one} and {other}"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_colours_stand_out_from_the_page(theme: str) -> None:
     paper = getattr(style.PALETTE[style.PAPER], theme)
-    for name in (*style.DATA, style.PREDICTED):
+    for name in (*style.DATA, *style.CAUSES, style.PREDICTED):
         assert contrast(getattr(style.PALETTE[name], theme), paper) >= 2.95, name
     for name in (style.INK, style.NEUTRAL):
         for behind in (style.PAPER, style.FLOOR):

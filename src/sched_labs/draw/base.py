@@ -403,6 +403,14 @@ def also_in_legend(recorded: Drawable | None, predictions: Sequence[Prediction],
     return handles + [Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions)]
 
 
+def interval_in_legend(role: str, *, upright: bool = False) -> Line2D:
+    """What a legend says of the line through a dot; of few trials it is their range, and the run says so."""
+    way: dict[str, Any] = {"marker": "|", "markersize": 12, "markeredgewidth": 2.4, "linestyle": "none"}
+    return Line2D(
+        [], [], label="interval over the trials", color=style.colour(role), **(way if upright else {})
+    )
+
+
 def also_drawn(recorded: Drawable | None, predictions: Sequence[Prediction]) -> str:
     """What an alternative text adds for a recorded run and for predictions."""
     parts = (

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from ..core.errors import ParameterError
 from . import axes, style
-from .base import Drawable, Figure, Prediction, also_in_legend, canvas, dashed, each
+from .base import Drawable, Figure, Prediction, also_in_legend, canvas, dashed, each, interval_in_legend
 
 TIME, SIZE, NUMBER, SHARE = "time", "size", "number", "share"
 _TEXT: dict[str, Callable[[float], str]] = {
@@ -113,7 +113,8 @@ def dots(
     pale     the rows of a recorded run, drawn behind
     """
     count = len(table)
-    handles = _handles(recorded, predictions)
+    handles = [interval_in_legend(style.INK)] if _with_intervals([table], panels) else []
+    handles += _handles(recorded, predictions)
     with style.drawing():
         drawing = canvas((_HEAD + _ROW * count) * len(panels) + 24 + 20 * len(handles))
         for ax, panel in zip(_stack(drawing, len(panels)), panels, strict=True):
@@ -161,6 +162,8 @@ def lines(
     handles = [
         Line2D([], [], label=one.label, color=style.colour(one.role), marker=one.marker) for one in series
     ]
+    if _with_intervals([one.rows for one in series], panels):
+        handles.append(interval_in_legend(style.INK, upright=True))
     handles += _handles(recorded, predictions)
     with style.drawing():
         drawing = canvas(height * len(panels) + 30 + 20 * math.ceil(len(handles) / 2))
@@ -192,6 +195,12 @@ def lines(
 def _stack(drawing: Drawing, count: int) -> list[Axes]:
     drawing.set_layout_engine("constrained", h_pad=7 / 72)
     return list(drawing.subplots(count, 1, squeeze=False)[:, 0])
+
+
+def _with_intervals(frames: Sequence[pd.DataFrame], panels: Sequence[Panel]) -> bool:
+    """Whether some value has an interval to be drawn: one trial has none."""
+    ends = [end for panel in panels for end in (panel.low, panel.high) if end]
+    return any(frame[ends].notna().to_numpy().any() for frame in frames)
 
 
 def _marks(panel: Panel, predictions: Sequence[Prediction]) -> list[float]:

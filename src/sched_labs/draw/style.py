@@ -52,7 +52,7 @@ PALETTE: dict[str, Colour] = {
     WAKEUP: Colour("waiting for a CPU after a wake-up", "#008f5a", "#35c985"),
     PREEMPTED: Colour("waiting for a CPU after a preemption", "#ab2fa8", "#f79ae0"),
     THROTTLED: Colour("held back by a CPU limit", "#553300", "#f0e07a"),
-    OWN: Colour("a thread of the same program has the CPU", "#20335e", "#54638c"),
+    OWN: Colour("a thread of the same program has the CPU", "#20335e", "#5e3ef6"),
     RIVAL: Colour("another program has the CPU", "#c5323b", "#c6032f"),
     REALTIME: Colour("a real-time thread has the CPU", "#231325", "#c674f5"),
     SYSTEM: Colour("the kernel itself has the CPU", "#b86715", "#dd750e"),
@@ -66,6 +66,8 @@ PALETTE: dict[str, Colour] = {
     PAPER: Colour("page", "#fefefe", "#121212"),
 }
 DATA = (DIRECT, WARMUP, WAKEUP, PREEMPTED, THROTTLED, ALONE, RECORDED)
+# Whom a wait or a CPU's time is charged to, and what stands beside these in one figure.
+CAUSES = (OWN, RIVAL, REALTIME, SYSTEM, WAKEUP, THROTTLED, ALONE, RECORDED)
 
 # A figure is 560 units wide (points in print, CSS pixels at 1:1); text is sized against that width, so that
 # it still reads when the figure is 350 pixels wide on a phone, and from the last row on a projector.

@@ -21,6 +21,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     listed,
     times_ns,
 )
@@ -34,12 +35,14 @@ NAMES = {
     "thread": "thread of the kernel",
     "fifo": "the same, SCHED_FIFO",
 }
-WHO = {
-    "sender": ("the sender", style.OWN),
-    "receiver": ("the receiver", style.REALTIME),
-    "thread": ("the kernel's thread", style.SYSTEM),
-    "hog": ("a hog that has no packets", style.RIVAL),
-    "nobody": ("nobody: interrupts kept apart", style.NEUTRAL),
+# The two threads of the program are both its own: one of them is hatched.
+_HATCHED = {"facecolor": style.colour(style.OWN), "hatch": "////", "edgecolor": style.colour(style.PAPER)}
+WHO: dict[str, tuple[str, dict[str, Any]]] = {
+    "sender": ("the sender", {"color": style.colour(style.OWN)}),
+    "receiver": ("the receiver", _HATCHED),
+    "thread": ("the kernel's thread", {"color": style.colour(style.SYSTEM)}),
+    "hog": ("a hog that has no packets", {"color": style.colour(style.RIVAL)}),
+    "nobody": ("nobody: interrupts kept apart", {"color": style.colour(style.NEUTRAL)}),
 }
 _BESIDE, _ALONE = ("beside a hog", style.WAKEUP), ("without", style.ALONE)
 
@@ -80,9 +83,9 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         for y, row in enumerate(each(table)):
             before = None if pale is None else pale[pale.way == row.way]
             left = 0.0
-            for who, (_, role) in WHO.items():
+            for who, (_, look) in WHO.items():
                 width = getattr(row, f"{who}_ns_per_packet")
-                paid.barh(y, width, left=left, height=0.6, color=style.colour(role), linewidth=0)
+                paid.barh(y, width, left=left, height=0.6, linewidth=0, **look)
                 left += width
             axes.right_of(paid, y, axes.time_text(left, 2), 8)
             if before is not None:
@@ -110,8 +113,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             axes.rows(ax, names)
             ax.spines["left"].set_visible(False)
         handles: list[Any] = [
-            Patch(color=style.colour(role), label=words)
-            for who, (words, role) in WHO.items()
+            Patch(label=words, linewidth=0, **look)
+            for who, (words, look) in WHO.items()
             if (table[f"{who}_ns_per_packet"] > 0).any()
         ]
         handles += [
@@ -119,6 +122,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
                    markerfacecolor=face)
             for (words, role), face in ((_BESIDE, style.colour(_BESIDE[1])), (_ALONE, "none"))
         ]  # fmt: skip
+        handles.append(interval_in_legend(_BESIDE[1]))
         handles += also_in_legend(recorded, (), **{**tick, "markersize": 14})
         handles += [Line2D([], [], label=text, **dashed()) for text, _ in marks]
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
