@@ -189,7 +189,9 @@ def _around(ax: Axes, conditions: Sequence[Any]) -> None:
 
 
 def _handles(conditions: Sequence[Any], recorded: Drawable | None) -> list[Any]:
-    handles: list[Any] = [Patch(color=style.colour(style.OWN), label="as without a limit")]
+    compared = any(row.limit == "none" and row.neighbour == "idle" for row in conditions)
+    usual = "as without a limit" if compared else "requests that took so long"
+    handles: list[Any] = [Patch(color=style.colour(style.OWN), label=usual)]
     words = {style.THROTTLED: "later, under a quota", style.RIVAL: "later, without one"}
     for colour in dict.fromkeys(_late(row) for row in conditions if row.beyond_percent > 0):
         handles.append(Patch(color=style.colour(colour), label=words[colour]))
@@ -305,15 +307,8 @@ def _bars(ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, name: str, t
         )
         if np.isfinite(before.get(word, np.nan)):
             ax.plot(before[word], y, "D", color=style.colour(style.RECORDED), zorder=3)
-        axes.note(
-            ax,
-            _text(name, value),
-            (value if np.isfinite(value) else 0, y),
-            (6, 0),
-            va="center",
-            annotation_clip=False,
-        )
-    ax.set_xlim(0, most * 1.22)
+        axes.right_of(ax, y, _text(name, value), 8)
+    ax.set_xlim(0, most * 1.03)
     ax.set_ylim(len(words) - 0.4, -0.6)
     ax.set_yticks(range(len(words)), words)
     ax.set_xticks([])
