@@ -104,8 +104,8 @@ const draw = (scene, at, kit) => {
   }
   const legend = [eevdf ? "● virtual runtime ─| deadline" : "● virtual runtime", curr === null ? "" : "ringed: has the CPU"].filter(Boolean).join(" · ");
   drawn += kit.text(field, bottom + 18, kit.fit(right - field, [legend, legend.split(" · ")[0]], kit.size - 2), { size: kit.size - 2, fill: kit.colour("neutral") })
-    + kit.text(right, bottom + (kit.narrow ? 36 : 18), kit.fit(right, [`the rule and the kernel agree in ${row.agree} of ${row.choices.length} choices`, `rule = kernel: ${row.agree} of ${row.choices.length}`], kit.size - 2), { anchor: "end", size: kit.size - 2, fill: kit.colour("neutral") });
-  kit.height = bottom + (kit.narrow ? 44 : 26);
+    + kit.text(right, bottom + 36, kit.fit(right, [`the rule and the kernel agree in ${row.agree} of ${row.choices.length} choices`, `rule = kernel: ${row.agree} of ${row.choices.length}`], kit.size - 2), { anchor: "end", size: kit.size - 2, fill: kit.colour("neutral") });
+  kit.height = bottom + 44;
   return drawn;
 };
 
