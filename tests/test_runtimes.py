@@ -42,7 +42,7 @@ def test_a_language_that_is_not_installed_is_left_out_with_a_note(monkeypatch: p
     assert set(run.data.runtime) == {"Python"}
     said = [note.text for note in run.notes if note.level == "missing"]
     assert said == [f"{name} was not measured: {name.lower()} is not installed." for name in ("Go", "Java")]
-    assert "Python with 1 process" in run.plot().caption
+    assert "(Python)" in run.plot().caption and "Go" not in run.plot().caption
 
 
 def test_a_quota_of_every_cpu_is_no_limit() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, each
+from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, each, listed
 from sched_labs.draw.panels import SHARE, TIME, Panel, dot_figure
 
 KIND = "runtimes.quota"
@@ -16,6 +16,10 @@ PANELS = (
           "background_hi_share"),
 )  # fmt: skip
 _FOR = {"host": "a CPU each", "quota": "the quota's"}
+_COUNTED = {
+    "host": "with as many threads or processes as CPUs",
+    "quota": "with as many as the quota is worth",
+}
 _PERCENTS = ("throttled", "background", "background_lo", "background_hi")
 
 
@@ -71,8 +75,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 
 def _caption(table: pd.DataFrame) -> str:
     said = [
-        f"{row.runtime} with {_threads(row.threads, row.runtime)}: {axes.time_text(row.p99_ns, 2)}, and "
-        f"{axes.number_text(100 * row.throttled_share, 2)} % of the periods throttled"
-        for row in each(table)
+        f"{words} {listed([f'{axes.time_text(row.p99_ns, 2)} ({row.runtime})' for row in each(rows)])}"
+        for setting, words in _COUNTED.items()
+        if len(rows := table[table.setting == setting])
     ]
-    return f"What one request in a hundred takes or more. {'; '.join(said)}."
+    return f"One request in a hundred takes at least: {'; '.join(said)}."
