@@ -103,9 +103,9 @@ class Doctor:
         where = "in this chapter" if self.topic else "in this book"
         if not missing:
             return f"{said} Every experiment {where} has its best instrument here."
-        listed = "; ".join(f"{what} ({n})" for what, n in missing.most_common(3))
+        listed = "; ".join(f"{what} ({n})" if n > 1 else what for what, n in missing.most_common(3))
         count = sum(missing.values())
-        return f"{said} {count} of {len(rows)} experiments {where} would see more with: {listed}."
+        return f"{said} {count} of {len(rows)} experiments {where} could see more: {listed}."
 
     def to_json(self) -> dict[str, Any]:
         """The whole survey and the instruments, for other programs."""

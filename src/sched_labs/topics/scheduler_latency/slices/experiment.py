@@ -92,7 +92,7 @@ def instrument(survey: machine.Machine) -> Instrument:
     why = _fixed(_slice_knob())
     return Instrument(
         "the hogs' own clocks and counted switches",
-        f"with the kernel's slice moved, too: {why}" if why else "",
+        f"the kernel's slice would be moved, too, but {why}" if why else "",
     )
 
 
