@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import prose
@@ -82,3 +83,14 @@ def test_a_contrary_machine_turns_a_comparison_round() -> None:
     )
     assert usual.loc["open", "p99_ns"] > usual.loc["closed", "p99_ns"]
     assert other.loc["open", "p99_ns"] < other.loc["closed", "p99_ns"]
+
+
+def test_the_path_for_an_hour_names_pages_that_there_are() -> None:
+    path = (ROOT / "book" / "pathways.md").read_text(encoding="utf-8")
+    path = path.partition("## If you have an hour")[2].partition("\n## ")[0]
+    named = re.findall(r"\.\./notebooks/([\w-]+)\.md\)(.*)", path)
+    assert len(named) == 3
+    for chapter, titles in named:
+        text = (ROOT / "notebooks" / f"{chapter}.md").read_text(encoding="utf-8")
+        for title in re.findall(r"\*([^*]+)\*", titles):
+            assert f"\n## {title}\n" in text, title
