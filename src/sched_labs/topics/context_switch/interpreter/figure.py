@@ -19,6 +19,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     recorded_name,
     times_ns,
 )
@@ -83,6 +84,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             Patch(color=alone, alpha=0.5, label="the calls, one thread: no switch"),
             Patch(color=switch, label="what a second thread adds"),
         ]
+        handles.append(interval_in_legend(style.INK))
         if recorded is not None:
             name = recorded_name(recorded)
             tick = Line2D(

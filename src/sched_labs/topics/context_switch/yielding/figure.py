@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
@@ -15,6 +17,7 @@ from sched_labs.draw.base import (
     columns,
     draws,
     each,
+    interval_in_legend,
     recorded_name,
     times_ns,
 )
@@ -116,11 +119,12 @@ def _same(pale: pd.DataFrame, row: object) -> float | None:
     return None if match.empty else float(match["switches_per_yield"].iloc[0])
 
 
-def _handles(recorded: Drawable | None) -> list[Patch]:
-    handles = [
+def _handles(recorded: Drawable | None) -> list[Any]:
+    handles: list[Any] = [
         Patch(color=style.colour(style.PREEMPTED), label="counted as involuntary"),
         Patch(color=style.colour(style.WAKEUP), label="counted as voluntary"),
     ]
+    handles.append(interval_in_legend(style.INK))
     if recorded is not None:
         handles.append(Patch(color=style.colour(style.RECORDED), label=recorded_name(recorded)))
     return handles

@@ -11,7 +11,17 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Predictions, also_in_legend, canvas, columns, draws, each
+from sched_labs.draw.base import (
+    Drawable,
+    Figure,
+    Predictions,
+    also_in_legend,
+    canvas,
+    columns,
+    draws,
+    each,
+    interval_in_legend,
+)
 from sched_labs.draw.panels import check_predictions
 
 KIND = "smt.sharing"
@@ -83,6 +93,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             handles.append(
                 Line2D([], [], linestyle="none", marker=marker, color=style.colour(name), label=label)
             )
+        handles.append(interval_in_legend(style.INK))
         handles += also_in_legend(recorded, (), linestyle="none", marker="o")
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
     return Figure(

@@ -20,6 +20,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     recorded_name,
     times_ns,
 )
@@ -74,7 +75,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         drawing = canvas(
             150
             + 30 * len(nices) * len(_BARS) * len(neighbours)
-            + 26 * ((pale is not None) + len(predictions))
+            + 26 * (1 + (pale is not None) + len(predictions))
         )
         ax = drawing.add_subplot()
         handles: list[Any] = [
@@ -86,6 +87,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             )
             for _, hatch, words in _BARS.values()
         ]
+        if np.isfinite(table.ms_per_s_hi).any():  # one trial has no interval
+            handles.append(interval_in_legend(style.INK))
         recordings: list[tuple[float, float]] = []
         places, labels = [], []
         for row in each(table):
@@ -101,7 +104,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
                 edgecolor=style.colour(style.PAPER),
                 zorder=2,
             )
-            if np.isfinite(row.ms_per_s_hi):  # one trial has no interval
+            if np.isfinite(row.ms_per_s_hi):
                 ax.hlines(place, row.ms_per_s_lo, row.ms_per_s_hi, color=style.colour(style.INK), zorder=3)
             if pale is not None:
                 same = pale[

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -16,6 +18,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     recorded_name,
     times_ns,
 )
@@ -54,10 +57,10 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     summary = result.summary()
     free = float(summary.loc[summary["observer"] == "none", "ns_per_switch"].iloc[0])
     with style.drawing():
-        drawing = canvas(120 + 52 * len(table) + 26 * (bool(predictions) + (recorded is not None)))
+        drawing = canvas(146 + 52 * len(table) + 26 * (bool(predictions) + (recorded is not None)))
         ax = drawing.add_subplot()
         places = np.arange(len(table))[::-1]
-        handles = []
+        handles: list[Any] = [interval_in_legend(style.INK)]
         for place, row in zip(places, each(table), strict=True):
             colour = style.colour(_COLOURS.get(row.observer, style.NEUTRAL))
             ax.barh(place, row.added_ns, height=0.5, color=colour, alpha=0.85, zorder=2)
@@ -87,8 +90,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         ax.axvline(0, color=style.colour(style.NEUTRAL), linewidth=1.0)
         ax.grid(visible=False, axis="y")
         ax.set_xlabel(f"added to a switch of {axes.time_text(free)}")
-        if handles:
-            drawing.legend(handles=handles, loc="outside upper left")
+        drawing.legend(handles=handles, loc="outside upper left")
     return Figure(
         drawing, alt=_alt(table), caption=_caption(table, free), data=table, title="What watching costs"
     )
