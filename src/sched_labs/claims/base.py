@@ -162,7 +162,17 @@ def _rows(verdicts: Sequence[tuple[Claim, Verdict]]) -> str:
         f"<td>{escape(v.reason)}</td></tr>"
         for c, v in verdicts
     )
-    return (
-        '<table class="sl-claims"><thead><tr><th scope="col">People say</th><th scope="col">This run</th>'
-        f'<th scope="col">Because</th></tr></thead><tbody>{rows}</tbody></table>'
-    )
+    return html_table(("People say", "This run", "Because"), rows)
+
+
+# The book's style sheet says more.  JupyterLab knows no other, and would set words to the right.
+_STYLE = (
+    "<style>.sl-claims :is(td,th){text-align:start;vertical-align:top}"
+    ".sl-claims .source{display:block}</style>"
+)
+
+
+def html_table(heads: Sequence[str], rows: str) -> str:
+    """Claims as a page and JupyterLab show them; `rows` is markup."""
+    said = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
+    return f'{_STYLE}<table class="sl-claims"><thead><tr>{said}</tr></thead><tbody>{rows}</tbody></table>'

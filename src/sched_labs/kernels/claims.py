@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from .. import machine
-from ..claims.base import _CLASS, FAILS, HOLDS, UNKNOWN, CannotTell, Verdict
+from ..claims.base import _CLASS, FAILS, HOLDS, UNKNOWN, CannotTell, Verdict, html_table
 from ..claims.sources import linked
 from ..core.result import Result
 from ..draw.axes import clock, number_text, time_text
@@ -414,7 +414,6 @@ class KernelJudgement:
         return self.table().to_string()
 
     def _repr_html_(self) -> str:
-        heads = "".join(f'<th scope="col">{escape(kernel)}</th>' for kernel in self.verdicts)
         rows = []
         for place, (claim, _) in enumerate(next(iter(self.verdicts.values()), [])):
             cells = ""
@@ -428,10 +427,7 @@ class KernelJudgement:
                 f'<tr><th scope="row">{escape(claim.text)}<br><small>{linked(claim.source)}</small></th>'
                 f"{cells}</tr>"
             )
-        return (
-            '<table class="sl-claims"><thead><tr><th scope="col">People say</th>'
-            f"{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-        )
+        return html_table(("People say", *self.verdicts), "".join(rows))
 
 
 def _evidence(told: Mapping[str, Any], run: Result, cfs: Result | None, **rows: Any) -> Evidence:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from ...claims.base import html_table
 from .base import ADDS_UP, IMPOSSIBLE, OFF, number
 
 _CLASS = {ADDS_UP: "holds", OFF: "fails", IMPOSSIBLE: "fails"}
@@ -44,5 +45,4 @@ class Statements:
             f'<td><span class="verdict {_CLASS[row["verdict"]]}">{row["verdict"]}</span></td></tr>'
             for row in self._each()
         )
-        heads = "".join(f'<th scope="col">{head}</th>' for head in ("People say", "The formula", "Verdict"))
-        return f'<table class="sl-claims"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+        return html_table(("People say", "The formula", "Verdict"), rows)
