@@ -22,6 +22,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    listed,
     times_ns,
 )
 
@@ -190,7 +191,7 @@ def _around(ax: Axes, conditions: Sequence[Any]) -> None:
 
 def _handles(conditions: Sequence[Any], recorded: Drawable | None) -> list[Any]:
     compared = any(row.limit == "none" and row.neighbour == "idle" for row in conditions)
-    usual = "as without a limit" if compared else "requests that took so long"
+    usual = "as without a limit" if compared else "requests"
     handles: list[Any] = [Patch(color=style.colour(style.OWN), label=usual)]
     words = {style.THROTTLED: "later, under a quota", style.RIVAL: "later, without one"}
     for colour in dict.fromkeys(_late(row) for row in conditions if row.beyond_percent > 0):
@@ -203,9 +204,13 @@ def _caption(summary: pd.DataFrame) -> str:
     plain = summary[(summary["limit"] == "none") & (summary["neighbour"] == "idle")]
     quota = summary[(summary["limit"] == "quota") & (summary["neighbour"] == "idle")]
     if plain.empty or quota.empty:
-        row = next(each(summary))
-        name = label(row.limit, row.demand_percent, row.neighbour, row.hogs)
-        return f"One request in a hundred took more than {axes.time_text(row.p99_ns)} ({name})."
+        alone = summary[summary["neighbour"] == "idle"]
+        rows = each(summary if alone.empty else alone)
+        said = [
+            f"{axes.time_text(row.p99_ns)} ({label(row.limit, row.demand_percent, row.neighbour, row.hogs)})"
+            for row in rows
+        ]
+        return f"One request in a hundred took more than {listed(said)}."
     one, other = plain.iloc[0], quota.sort_values("demand_percent").iloc[-1]
     apart = other["p99_lo_ns"] > one["p99_hi_ns"] or other["p99_hi_ns"] < one["p99_lo_ns"]
     text = (
