@@ -203,6 +203,7 @@ def test_a_wrong_cause_is_told_at_once_and_costs(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(evidence, "measure", lambda found: 4.0)
     assert judge.answer(one, "lock", "11").right is False
     assert judge.answer(one, "lock", "4.3").right is True
+    assert [causes.plain(value) for value in (653_145.7, 4.166, -10, 0)] == ["653000", "4.17", "-10", "0"]
     kept = ledger.of(one)
     assert (kept["wrong_causes"], kept["wrong_values"], kept["score"]) == (1, 1, 30 + 25)
 
@@ -406,6 +407,7 @@ def test_stop_ends_the_incident_and_nobody_who_has_its_number_by_now() -> None:
         (["start", "--to", "127.0.0.1:8891"], "Name its code"),
         (["wall", "../x"], "no code of a class"),
         (["status"], "No incident is running"),
+        (["story"], "No incident is running"),
         (["stop"], "No incident is running"),
         (["check"], "No incident is running"),
         (["hint"], "No incident is running"),

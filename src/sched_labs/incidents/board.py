@@ -84,6 +84,7 @@ def text(running: Running) -> str:
             f"{running.plan.story.program(role).about}"
         )
     lines += ["", f"their files: {running.folder}/etc   their logs: {running.folder}/log"]
+    lines.append("told once more: sched-labs incident story")
     if running.group:
         lines.append(f"the control group of all but the clients: {running.group.path}")
     lines += [f"  {line}" for line in running.state["log"][-5:]]
@@ -97,7 +98,6 @@ def _pages(names: set[str]) -> list[str]:
 def opening(plan: Plan) -> str:
     """What is told at the beginning, and nothing of the cause."""
     told = [f"An invented incident. {plan.story.title}. Seed {plan.seed}.", *plan.text.split("\n\n")]
-    told += ["It runs as long as this terminal; Ctrl-C ends it. Play in a second one."]
     return "\n\n".join(textwrap.fill(part, _WIDTH, break_on_hyphens=False) for part in told)
 
 
@@ -114,7 +114,8 @@ def revealed(running: Running) -> str:
         f"The proof: {cause.asks}" + (f", in {cause.unit}." if cause.unit else "."),
     ]
     if "given" in entry:
-        parts.append(f"You measured {entry['given']:g}; the judge, at that time, {entry['measured']:g}.")
+        judged = causes.plain(entry["measured"])
+        parts.append(f"You measured {entry['given']:.12g}; the judge, at that time, {judged}.")
     parts.append("What mends it, and there may be more:")
     parts += [f"  - {one.text.format(**plan.names, **pids, **_cpus())}" for one in plan.variant.repairs]
     parts.append("What looks the same from the dashboard, and is not the same:")

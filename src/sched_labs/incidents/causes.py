@@ -233,6 +233,11 @@ _CAUSES = (
 CAUSES = {cause.name: cause for cause in _CAUSES}
 
 
+def plain(value: float) -> str:
+    """A value to three digits, as a player would write it: 653000 and not 6.53e+05."""
+    return f"{float(f'{value:.3g}'):.12g}"
+
+
 def find(name: str) -> Cause:
     """The cause of that name.  Raises ParameterError, with what is like it, where there is none."""
     if name.lower() in CAUSES:

@@ -47,6 +47,7 @@ def add_parser(commands: Any, wall: Handler, tell: Callable[[str, str, str, dict
     status = add("status", "the dashboard", _status)
     status.add_argument("--follow", action="store_true", help="until Ctrl-C")
     status.add_argument("--json", action="store_true", help="for other programs")
+    add("story", "tell its story once more", _story)
     add("causes", "what may be the cause, and what each is proved by", _causes)
     add("hint", "show its next hint", _hint)
     answer = add("answer", "name the cause, with a piece of evidence", _answer)
@@ -173,6 +174,12 @@ def _status(options: argparse.Namespace) -> None:
     while True:
         _redraw()
         time.sleep(1)
+
+
+def _story(options: argparse.Namespace) -> None:
+    from . import board, desk
+
+    print(board.opening(desk.running().plan))
 
 
 def _causes(options: argparse.Namespace) -> None:

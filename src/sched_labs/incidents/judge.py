@@ -62,7 +62,7 @@ def answer(running: Running, name: str, given: str) -> Verdict:
             False,
             (
                 f"Yes: {cause.name} is the cause.",
-                f"But {value:g}{unit} is not the evidence. Asked for: {cause.asks}.",
+                f"But {value:.12g}{unit} is not the evidence. Asked for: {cause.asks}.",
                 "Measure over some seconds, and answer again. (After a repair it is another value.)",
             ),
         )
@@ -71,7 +71,8 @@ def answer(running: Running, name: str, given: str) -> Verdict:
         True,
         (
             f"Yes: {cause.name} is the cause.",
-            f"And {value:g}{unit} is right: the judge measured {measured:.3g}{unit} ({cause.asks}).",
+            f"And {value:.12g}{unit} is right: the judge measured {causes.plain(measured)}{unit} "
+            f"({cause.asks}).",
             "Now mend it while everything goes on working: sched-labs incident check.",
         ),
     )

@@ -156,6 +156,7 @@ def run(
         stack.callback(cast.end)
         cast.start_all()
         say(board.opening(plan))
+        say("\nIt runs as long as this terminal; Ctrl-C ends it. Play in a second one.")
         say("The programs are running. First the machine while all is well, for some ten seconds ...")
         healthy = _healthy(cast)
         for change in plan.variant.breaks:
