@@ -114,10 +114,10 @@ def started(folder: Path, patch: pytest.MonkeyPatch, *words: str, by: tuple[str,
 def _apart(words: tuple[str, ...]) -> contextlib.AbstractContextManager[Group | None]:
     """A group of much weight, so that what else this machine does hardly counts, where one can be made.
 
-    None for a variant with real-time threads: on some machines these may be in no group.
+    None for a variant that needs a real-time policy: on some machines no group of ours may have one.
     """
     variants = story.plan(words[0], 0).story.variants
-    realtime = any(one.cause in words and any(two.realtime for two in one.breaks) for one in variants)
+    realtime = any(one.cause in words and "priority" in one.needs for one in variants)
     able = cgroups.possible()[0] and not realtime
     return troubles.apart() if able else contextlib.nullcontext()
 
