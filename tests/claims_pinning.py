@@ -147,7 +147,11 @@ NODE_CASES: list[Case] = [
 def resident(
     rate: float, kind: str = "timer", *, condition: str = "cpuset", tick_free: bool = False, half: float = 0.1
 ) -> Row:
-    name = {"timer": "LOC", "call": "RES", "anybody": "whoever took the CPU"}.get(kind, kind)
+    name = {
+        "timer": "LOC Local timer interrupts",
+        "call": "RES Rescheduling interrupts",
+        "anybody": "whoever took the CPU",
+    }.get(kind, kind)
     return {"condition": condition, "kind": kind, "name": name, "tick_free": tick_free} | spread(
         "per_s", rate, half
     )
@@ -155,15 +159,15 @@ def resident(
 
 TAKEN = resident(5, "anybody")
 RESIDENT_CASES: list[Case] = [
-    ("002-101", HOLDS, [TAKEN, resident(250)], "with a cpuset of its own the CPU still had 250 LOC"),
+    ("002-101", HOLDS, [TAKEN, resident(250)], "its own the CPU still had 250 Local timer"),
     ("002-101", HOLDS, [resident(0), resident(9, condition="partition")], "an isolated partition"),
-    ("002-101", FAILS, [TAKEN, resident(0), resident(0, "softirq")], "0 LOC"),
-    ("002-101", UNKNOWN, [resident(1, half=1.0)], "1 LOC"),
+    ("002-101", FAILS, [TAKEN, resident(0), resident(0, "softirq")], "0 Local timer"),
+    ("002-101", UNKNOWN, [resident(1, half=1.0)], "1 Local timer"),
     ("002-101", UNKNOWN, [resident(250, condition="pinned")], "could not make a cpuset"),
     ("002-101", UNKNOWN, [TAKEN], "does not tell what interrupts"),
-    ("000-078", HOLDS, [resident(0, tick_free=True), resident(0.1, "call", tick_free=True)], "0.1 RES"),
-    ("000-078", FAILS, [resident(0, tick_free=True), resident(40, "call", tick_free=True)], "40 RES"),
-    ("000-078", UNKNOWN, [resident(1, tick_free=True, half=0.8)], "1 LOC"),
+    ("000-078", HOLDS, [resident(0, tick_free=True), resident(0.1, "call", tick_free=True)], "0.1 Resched"),
+    ("000-078", FAILS, [resident(0, tick_free=True), resident(40, "call", tick_free=True)], "40 Resched"),
+    ("000-078", UNKNOWN, [resident(1, tick_free=True, half=0.8)], "1 Local timer"),
     ("000-078", UNKNOWN, [resident(0)], "was not booted"),
     ("000-078", UNKNOWN, [resident(5, "softirq", tick_free=True)], "none is told"),
 ]  # fmt: skip
@@ -214,10 +218,10 @@ CROWD_CASES: list[Case] = [
     ("balance-naps", FAILS, [crowd("naps", 1, 200, crowded_percent=40, cpus=8)], "in 40 % of the starts"),
     ("balance-naps", UNKNOWN, [crowd("naps", 1, 10, cpus=8)], "spans 10 ms"),
     ("balance-naps", UNKNOWN, [crowd("naps", 1, 3)], "8 hogs on 2 CPUs"),
-    ("balance-equal", HOLDS, [odd(5, 5)], "ahead by 5 % of what"),
-    ("balance-equal", FAILS, [odd(60, 5)], "ahead by 60 %"),
+    ("balance-equal", HOLDS, [odd(5, 5)], "had 5 % of the lead"),
+    ("balance-equal", FAILS, [odd(60, 5)], "had 60 % of the lead"),
     ("balance-equal", UNKNOWN, [odd(11, 5)], "spans 10 %"),
-    ("balance-winner", HOLDS, [odd(100, 95)], "ahead by 95 %"),
+    ("balance-winner", HOLDS, [odd(100, 95)], "had 95 % of the lead"),
     ("balance-winner", FAILS, [odd(60, 10)], "gives (interval 7 to 13)"),
     ("balance-winner", UNKNOWN, [odd(60, 49)], "spans 50"),
     ("balance-isolated", HOLDS, [crowd("short"), crowd("isolated")], "in 0 % of 6 starts no hog left"),

@@ -50,9 +50,9 @@ def ratios(thread: float, request: float, long: float | None = None) -> list[Row
 
 MOVED = case(placement="free", cpu=200e3, moves=0.2, kernel=0.3, move=40e3)
 CASES: list[Case] = [
-    ("000-074", HOLDS, ratios(0.5, 2), "thread's data, intruder none: 0.5 (0.49 to 0.51)"),
-    ("000-074", FAILS, ratios(0.5, 2, long=10), "thread's data, intruder long: 10"),
-    ("000-074", FAILS, ratios(1, 0.5), "request's data, intruder none: 0.5"),
+    ("000-074", HOLDS, ratios(0.5, 2), "thread's data, beside nobody: 0.5 (0.49 to 0.51)"),
+    ("000-074", FAILS, ratios(0.5, 2, long=10), "thread's data, beside long pieces: 10"),
+    ("000-074", FAILS, ratios(1, 0.5), "request's data, beside nobody: 0.5"),
     ("000-074", UNKNOWN, ratios(0.5, 1), "Not every difference is seen"),
     ("000-074", UNKNOWN, ratios(1.2, 0.9), "Not every difference is seen"),
     ("000-074", UNKNOWN, ratios(0.5, 2)[1:], "did not measure the thread's data"),
@@ -73,9 +73,9 @@ CASES: list[Case] = [
     ("000-010", FAILS, [case(), MOVED], "1.00 switches a request pinned, 1.00 free"),
     ("000-010", UNKNOWN, [case(half=0.3), MOVED], "too wide"),
     ("000-010", UNKNOWN, [case()], "did not measure"),
-    ("000-072", HOLDS, [case(intruder="long")], "Up to 1 requests"),
-    ("000-072", FAILS, [case(intruder="long", queue=9)], "Up to 9 requests waited for one worker"),
-    ("000-072", UNKNOWN, [case(intruder="long", queue=2)], "Up to 2 requests"),
+    ("000-072", HOLDS, [case(intruder="long")], "for one worker: up to 1;"),
+    ("000-072", FAILS, [case(intruder="long", queue=9)], "for one worker: up to 9;"),
+    ("000-072", UNKNOWN, [case(intruder="long", queue=2)], "for one worker: up to 2;"),
     ("000-072", UNKNOWN, [case()], "did not measure"),
     ("000-077", HOLDS, [case(), case(intruder="short", p99=5e6)], "p99 200 µs without and 5 ms with them"),
     ("000-077", FAILS, [case(), case(intruder="short", p99=300e3)], "200 µs without and 300 µs"),

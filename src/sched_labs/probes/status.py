@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ..core.errors import ParameterError, ProbeError
+from ..core.words import number_text
 from ..machine import files
 
 IO_BOUND = "I/O-bound"
@@ -146,8 +147,8 @@ def classify(rates: pd.DataFrame) -> Label:
         inside = _read(others)
         return Label(
             POOL,
-            f"the leader makes {_switches(leader):.0f} switches/s, its {len(others)} other threads "
-            f"{_switches(others):,.0f}; these are {inside.label}: {inside.evidence}",
+            f"the leader makes {_rate(_switches(leader))} switches/s, its {len(others)} other threads "
+            f"{_rate(_switches(others))}; these are {inside.label}: {inside.evidence}",
         )
     return _read(rates)
 
@@ -158,7 +159,7 @@ def _read(rates: pd.DataFrame) -> Label:
     total, cpu = voluntary + involuntary, float(rates["cpu_share"].sum(min_count=1))
     waiting = float(rates["run_delay_share"].sum(min_count=1))
     stint_ns = cpu / total * 1e9 if total else np.nan
-    evidence = f"{voluntary:,.0f} voluntary and {involuntary:,.0f} involuntary switches/s"
+    evidence = f"{_rate(voluntary)} voluntary and {_rate(involuntary)} involuntary switches/s"
     if len(rates) > 1:
         evidence += f" of {len(rates)} threads together"
     if not np.isnan(cpu):
@@ -183,6 +184,11 @@ def _idle_beside(leader: pd.DataFrame, others: pd.DataFrame) -> bool:
     quiet = max(QUIET_PER_S, LEADING * _switches(others))
     busy = float(leader["cpu_share"].sum()) > WAITING
     return not busy and _switches(leader) < quiet < _switches(others)
+
+
+def _rate(per_s: float) -> str:
+    """Two digits of a rate: a few switches in a look are not none."""
+    return number_text(per_s, 2)
 
 
 def _switches(rows: pd.DataFrame) -> float:

@@ -8,15 +8,24 @@ from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
 from sched_labs.claims.helpers import holds_or_fails, more_than, one_row, tail_ratio
 
 SLOWER = 1.25  # times, of p99: what two trials of one way may differ by
-_WORDS = {"alone": "without the job", "beside": "beside the job"}
+_WORDS = {
+    "alone": "without the job",
+    "beside": "beside the job",
+    "quota": "a quota for the job",
+    "SCHED_BATCH": "the job under SCHED_BATCH",
+    "SCHED_IDLE": "the job under SCHED_IDLE, in a group of its own",
+    "cpu.idle": "cpu.idle for the job's group",
+    "apart": "one CPU each",
+    "apart, quota": "one CPU each, and a quota for the service",
+}
 
 
 def _row(table: pd.DataFrame, way: str) -> pd.Series:
-    return one_row(table, way, way=way)
+    return one_row(table, f"the way {_WORDS[way]!r}", way=way)
 
 
 def _p99(row: pd.Series) -> str:
-    return f"{ns(row.p99_ns)} ({_WORDS.get(row.way, row.way)})"
+    return f"{ns(row.p99_ns)} ({_WORDS[row.way]})"
 
 
 def _harmed(table: pd.DataFrame) -> pd.Series:

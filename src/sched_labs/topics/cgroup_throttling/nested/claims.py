@@ -25,12 +25,14 @@ def _in_its_own_counters(table: pd.DataFrame) -> Verdict:
     inside = inside[inside.outer_throttled_percent >= 50]
     if inside.empty:
         raise CannotTell("The group around was not held back in half of its periods beside a busy sibling.")
-    own = inside.own_throttled_percent.fillna(0)
+    own = inside.own_throttled_percent
+    counted = "no periods at all" if own.isna().all() else f"{_range(own.dropna())}"
     reason = (
         f"the group around was throttled in {_range(inside.outer_throttled_percent)} of its periods; the one "
-        f"inside counted {_range(own)}."
+        f"inside counted {counted}."
     )
-    return holds_or_fails((own >= 50).all(), (own < 10).any(), reason, "Neither nearly all nor few:")
+    few = own.isna() | (own < 10)
+    return holds_or_fails((own >= 50).all(), few.any(), reason, "Neither nearly all nor few:")
 
 
 def _its_own_limit(table: pd.DataFrame) -> Verdict:

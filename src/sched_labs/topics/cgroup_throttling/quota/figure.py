@@ -198,7 +198,7 @@ def _caption(table: pd.DataFrame) -> str:
     return (
         f"With {row['share_percent']:g} % of {axes.time_text(row['period_ns'])} the thread stands still for "
         f"{axes.time_text(row['stall_ns'])} at a time, where the rest of the period is "
-        f"{axes.time_text(row['formula_stall_ns'])}{f'; {agree}' if len(told) else ''}."
+        f"{axes.time_text(row['formula_stall_ns'])}{f'; {agree}' if len(told) > 1 else ''}."
     )
 
 

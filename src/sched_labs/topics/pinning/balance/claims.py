@@ -95,7 +95,7 @@ def _equal_soon(table: pd.DataFrame) -> Verdict:
     """
     row = _row(table, ODD)
     reason = (
-        f"in 100 ms the first was ahead by {row.short_lead_percent:.0f} % of what a CPU for itself gives "
+        f"in 100 ms the first had {row.short_lead_percent:.0f} % of the lead that a CPU for itself gives "
         f"(interval {row.short_lead_lo_percent:.0f} to {row.short_lead_hi_percent:.0f})."
     )
     return holds_or_fails(
@@ -110,8 +110,8 @@ def _one_wins(table: pd.DataFrame) -> Verdict:
     """
     row = _row(table, ODD)
     reason = (
-        f"{row.hogs:.0f} hogs on {row.cpus:.0f} CPUs: over the whole time the first was ahead by "
-        f"{row.lead_percent:.0f} % of what a CPU for itself gives "
+        f"{row.hogs:.0f} hogs on {row.cpus:.0f} CPUs: over the whole time the first had "
+        f"{row.lead_percent:.0f} % of the lead that a CPU for itself gives "
         f"(interval {row.lead_lo_percent:.0f} to {row.lead_hi_percent:.0f}), with {row.moves_per_s:.1f} "
         "moves a second."
     )

@@ -181,11 +181,12 @@ def _caption(table: pd.DataFrame) -> str:
             )
         )
     most = highest(moved.assign(times=moved["warmup_ns"] / moved["stay_ns"]), "times")
+    several = moved["working_set_bytes"].nunique() > 1
+    most_at = f"suffers most at {axes.size_text(most.working_set_bytes)}: it " if several else ""
     sentence = "; ".join(parts)
     return (
         f"{sentence[0].upper()}{sentence[1:]}, every line {'written' if touch == 'writes' else 'read'}. "
-        f"The walk suffers most at {axes.size_text(most.working_set_bytes)}: "
-        f"{axes.number_text(1 + most.times, 2)} times as long as without a move."
+        f"The walk {most_at}takes {axes.number_text(1 + most.times, 2)} times as long as without a move."
     )
 
 

@@ -8,8 +8,9 @@ from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, 
 from sched_labs.claims.helpers import holds_or_fails
 from sched_labs.core.words import number_text
 
+from .experiment import INTRUDERS, WHO
+
 KIND = "pool.pinned"
-INTRUDERS = ("none", "short", "long")
 RARE = 0.001
 OFTEN = 0.01
 RAISED_NS = 3.4e6  # from 800 µs to 4.2 ms
@@ -24,7 +25,7 @@ def _row(table: pd.DataFrame, owner: str, intruder: str, placement: str) -> pd.S
         (table["owner"] == owner) & (table["intruder"] == intruder) & (table["placement"] == placement)
     ]
     if found.empty:
-        raise CannotTell(f"This run did not measure the {owner}'s data, {placement}, intruder {intruder}.")
+        raise CannotTell(f"This run did not measure the {owner}'s data, {placement}, beside {WHO[intruder]}.")
     return found.iloc[0]
 
 
@@ -42,7 +43,7 @@ def _by_owner(table: pd.DataFrame) -> Verdict:
             right.append(helps if owner == "thread" else hurts)
             wrong.append(hurts if owner == "thread" else helps)
             times = [number_text(value, 2) for value in (ratio, low, high)]
-            said.append(f"{owner}'s data, intruder {intruder}: {times[0]} ({times[1]} to {times[2]})")
+            said.append(f"{owner}'s data, beside {WHO[intruder]}: {times[0]} ({times[1]} to {times[2]})")
     reason = f"p99 pinned over free: {'; '.join(said)}."
     return holds_or_fails(all(right), any(wrong), reason, "Not every difference is seen.")
 
@@ -57,8 +58,9 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
     most = free.sort_values("moves_per_request").iloc[-1]
     pinned = _row(table, "thread", str(most["intruder"]), "pinned")
     reason = (
-        f"CPU time a request, intruder {most['intruder']}: pinned {ns(pinned['cpu_ns_per_request'])}, free "
-        f"{ns(most['cpu_ns_per_request'])} with {number_text(most['moves_per_request'], 2)} moves a request."
+        f"CPU time a request, beside {WHO[most['intruder']]}: pinned {ns(pinned['cpu_ns_per_request'])}, "
+        f"free {ns(most['cpu_ns_per_request'])} with {number_text(most['moves_per_request'], 2)} moves a "
+        "request."
     )
     if most["moves_per_request"] < OFTEN:
         raise CannotTell(f"Free workers hardly moved either. {reason}")
@@ -117,8 +119,8 @@ def _on_the_run_queue(table: pd.DataFrame) -> Verdict:
     row = _row(table, "thread", "long", "pinned")
     queue, threads = row["queue_requests"], int(row["waiting_threads"])
     reason = (
-        f"Up to {queue:.0f} requests waited for one worker; the pool has {threads} threads that a run queue "
-        "could hold."
+        f"Requests that waited for one worker: up to {queue:.0f}; threads of the pool that a run queue could "
+        f"hold: {threads}."
     )
     if queue > threads:
         return Verdict(FAILS, f"They waited in the program. {reason}")

@@ -29,6 +29,7 @@ from sched_labs.steer import placement, policies
 OWNERS = ("thread", "request")
 PLACEMENTS = ("pinned", "free")
 INTRUDERS = ("none", "short", "long")
+WHO = {"none": "nobody", "short": "short pieces", "long": "long pieces"}  # takes a CPU away, in words
 KEYS = ["owner", "intruder", "placement"]
 MOST_WORKERS = 16  # of the workload
 LEAST_MOVES = 20  # for the median of what comes after one

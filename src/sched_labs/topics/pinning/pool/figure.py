@@ -8,8 +8,9 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, listed
 from sched_labs.draw.panels import TIME, Panel, dot_figure
 
+from .experiment import WHO
+
 KIND = "pool.pinned"
-WHO = {"none": "nobody", "short": "short pieces", "long": "long pieces"}
 PANELS = [
     Panel("The thread's data: half are done within", "thread_p50_ns", TIME, "thread_p50_lo_ns",
           "thread_p50_hi_ns", guessed=False),

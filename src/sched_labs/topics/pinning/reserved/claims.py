@@ -19,6 +19,15 @@ from sched_labs.core.words import number_text
 RESIDENTS = "reserved.residents"
 
 
+_SAID = ["per_s", "kind", "name"]
+
+
+def _named(kind: str, name: str) -> str:
+    """As the kernel calls it, without the label of its row, and with what kind of thing it is."""
+    before = {"device": "of device ", "softirq": "deferred ", "kernel_thread": "switches of "}
+    return before[kind] + name if kind in before else name.split(maxsplit=1)[-1]
+
+
 def _strictest(table: pd.DataFrame) -> tuple[str, pd.DataFrame]:
     for name in ("partition", "cpuset"):
         if (rows := table[table.condition == name]).size:
@@ -38,7 +47,7 @@ def _housekeeping_stays(table: pd.DataFrame) -> Verdict:
     reason = (
         f"with {'an isolated partition' if name == 'partition' else 'a cpuset'} of its own the CPU still had "
         + ", ".join(
-            f"{number_text(per_s)} {name}" for per_s, name in kernel[["per_s", "name"]].head(3).to_numpy()
+            f"{number_text(per_s)} {_named(*named)}" for per_s, *named in kernel[_SAID].head(3).to_numpy()
         )
         + " in a second."
     )
@@ -58,7 +67,7 @@ def _no_ticks_no_calls(table: pd.DataFrame) -> Verdict:
     if rows.empty:
         raise CannotTell("No timer interrupt and no call from another CPU was seen, or none is told here.")
     reason = (
-        ", ".join(f"{number_text(per_s)} {name}" for per_s, name in rows[["per_s", "name"]].to_numpy())
+        ", ".join(f"{number_text(per_s)} {_named(*named)}" for per_s, *named in rows[_SAID].to_numpy())
         + " in a second."
     )
     if (rows.per_lo_s > 0.5).any():

@@ -128,9 +128,9 @@ def _caption(table: pd.DataFrame) -> str:
     taken = rows.loc[rows["kind"] == "anybody", "per_s"].sum()
     how = "pinned" if rows["condition"].iloc[0] == "pinned" else "in a cpuset"
     return (
-        f"With its thread {how} this CPU had {axes.number_text(interrupts, 2)} interrupts in a second; "
+        f"With its thread {how} this CPU had {axes.number_text(interrupts, 4)} interrupts in a second; "
         f"{awake} of {len(threads)} kinds of kernel threads that are bound to it ran; "
-        f"and the thread was taken off it {axes.number_text(taken, 2)} times in a second."
+        f"times in a second at which the thread was taken off it: {axes.number_text(taken, 4)}."
     )
 
 

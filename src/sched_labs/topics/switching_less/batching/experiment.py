@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from sched_labs import machine, workloads
@@ -46,6 +47,17 @@ def summarise(result: Result) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def wait_ns(result: Result, batch_events: int) -> float:
+    """How long half of the events of a run wait at least until their batch is complete.
+
+    The last batch of a run is complete when its events are over, however few they are.
+    """
+    events, size = result.parameters["events"], int(batch_events)
+    numbers = np.arange(events)
+    ends = np.minimum((numbers // size + 1) * size, events) - 1
+    return float(np.median(ends - numbers)) * 1000 * result.parameters["period_us"]
+
+
 def instrument(survey: machine.Machine) -> Instrument:
     """Counted switches, and delays from the scheduled time of each event."""
     return Instrument("clock and counted switches")
@@ -73,7 +85,7 @@ def sweep(
     Data: one row per trial and batch: batch_events, events, elapsed_ns, and of the worker: cpu_ns,
     voluntary_switches, involuntary_switches, wakes; p50_ns, p99_ns, max_ns of the delays.
     """
-    events = run.choose(tiny=200, quick=1500, full=20_000) if events is None else events
+    events = run.choose(tiny=200, quick=2000, full=20_000) if events is None else events
     trials = run.choose(tiny=2, quick=4, full=9) if trials is None else trials
     if isinstance(batches, int) or not batches or len(batches) > 16 or min(batches) < 1:
         raise ParameterError(f"batches does not take {batches!r}.", "Give a list such as [1, 10, 100].")

@@ -90,8 +90,9 @@ def _caption(table: pd.DataFrame) -> str:
     busy = most[most["rate_per_s"] == most["rate_per_s"].max()].set_index("by")
     switches = busy["switches_per_request"].map(lambda value: axes.number_text(value, 2))
     cpu = busy["cpu_ns_per_request"].map(axes.time_text)
-    said = ", ".join(
-        f"{NAMES[str(by)]} {switches[by]} switches and {cpu[by]} of CPU time" for by in busy.index
-    )
+    said = ", ".join(f"{switches[by]} and {cpu[by]} ({NAMES[str(by)]})" for by in busy.index)
     count, rate = int(most.connections.iloc[0]), int(most.rate_per_s.max())
-    return f"Over {count:,} connections and at {rate:,} requests a second, each request takes: {said}."
+    return (
+        f"Over {count:,} connections and at {rate:,} requests a second, context switches and CPU time for "
+        f"each request: {said}."
+    )

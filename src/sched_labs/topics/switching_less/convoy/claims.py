@@ -7,12 +7,19 @@ import pandas as pd
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import count, holds_or_fails, one_row
 
+from .experiment import NAMES
+
 QUEUE_ARTICLE = "an article on a slow blocking queue"
 FEW = 0.1  # switches for each item: nothing that happens at every item
+_WORDS = NAMES | {"try": "ten attempts first"}  # with no row above it that is the same
+
+
+def _row(table: pd.DataFrame, lock: str) -> pd.Series:
+    return one_row(table, f"the lock {_WORDS[lock]!r}", lock=lock)
 
 
 def _switches_of(lock: pd.Series) -> str:
-    return f"{lock.lock} {count(lock.switches_per_item)} switches an item"
+    return f"{count(lock.switches_per_item)} ({_WORDS[lock.lock]})"
 
 
 def _race_makes_switches(table: pd.DataFrame) -> Verdict:
@@ -20,8 +27,8 @@ def _race_makes_switches(table: pd.DataFrame) -> Verdict:
     threads race.  Design: a convoy, where there is one.  Opponent: losers of a race that sleep would
     make it true.
     """
-    fifo, mutex = one_row(table, lock="fifo"), one_row(table, lock="mutex")
-    reason = f"With as many producers: {_switches_of(fifo)}, {_switches_of(mutex)}."
+    fifo, mutex = _row(table, "fifo"), _row(table, "mutex")
+    reason = f"Switches for each item, with as many producers: {_switches_of(fifo)}, {_switches_of(mutex)}."
     if fifo.switches_lo_per_item < FEW:
         raise CannotTell(f"There was no convoy in this run. {reason}")
     return holds_or_fails(
@@ -36,7 +43,7 @@ def _release_switches(table: pd.DataFrame) -> Verdict:
     locks = table[table["lock"].isin(["fifo", "mutex", "adaptive"])]
     if locks.empty:
         raise CannotTell("This run measured no lock that blocks.")
-    reason = f"{', '.join(_switches_of(lock) for _, lock in locks.iterrows())}."
+    reason = f"Switches for each item: {', '.join(_switches_of(lock) for _, lock in locks.iterrows())}."
     return holds_or_fails(
         (locks.switches_lo_per_item >= 0.5).all(), (locks.switches_hi_per_item < FEW).any(), reason
     )
@@ -46,10 +53,10 @@ def _one_switch_an_item(table: pd.DataFrame) -> Verdict:
     """Statistic: switches an item, by interval, within a factor of two.  Control: the kernel counts them.
     Design: sixteen producers behind a lock in order of arrival.  Opponent: a barging lock makes none.
     """
-    fifo = one_row(table, lock="fifo")
+    fifo = _row(table, "fifo")
     reason = (
-        f"{_switches_of(fifo)} (interval {count(fifo.switches_lo_per_item)} to "
-        f"{count(fifo.switches_hi_per_item)})."
+        f"Switches for each item: {_switches_of(fifo)}, interval {count(fifo.switches_lo_per_item)} to "
+        f"{count(fifo.switches_hi_per_item)}."
     )
     if fifo.switches_lo_per_item >= 0.5 and fifo.switches_hi_per_item <= 2:
         return Verdict(HOLDS, reason)
@@ -61,8 +68,9 @@ def _one_switch_an_item(table: pd.DataFrame) -> Verdict:
 def _times_slower(slow: pd.Series, fast: pd.Series) -> tuple[float, float, str]:
     least, most = slow.ns_lo_per_item / fast.ns_hi_per_item, slow.ns_hi_per_item / fast.ns_lo_per_item
     text = (
-        f"{slow.lock} {ns(slow.ns_per_item)} an item, {fast.lock} {ns(fast.ns_per_item)}: "
-        f"{slow.ns_per_item / fast.ns_per_item:.1f} times (interval {least:.1f} to {most:.1f})"
+        f"{ns(slow.ns_per_item)} an item ({_WORDS[slow.lock]}) and {ns(fast.ns_per_item)} "
+        f"({_WORDS[fast.lock]}), a ratio of {slow.ns_per_item / fast.ns_per_item:.1f} (interval "
+        f"{least:.1f} to {most:.1f})"
     )
     return least, most, text
 
@@ -71,7 +79,7 @@ def _attempts_help(table: pd.DataFrame) -> Verdict:
     """Statistic: ratio of times an item, by interval.  Control: the fair lock without attempts.  Design:
     sixteen producers.  Opponent: what helps may be the barging, not the spin.
     """
-    least, most, text = _times_slower(one_row(table, lock="fifo"), one_row(table, lock="try"))
+    least, most, text = _times_slower(_row(table, "fifo"), _row(table, "try"))
     return holds_or_fails(least > 10, most < 10, f"{text}.", "The interval spans ten times:")
 
 
@@ -79,7 +87,7 @@ def _attempts_needed(table: pd.DataFrame) -> Verdict:
     """Statistic: ratio of times, the default mutex, which never spins.  Control: the fair lock.  Design:
     sixteen producers.  Opponent: spinning helps elsewhere, where the lock is free soon.
     """
-    least, most, text = _times_slower(one_row(table, lock="fifo"), one_row(table, lock="mutex"))
+    least, most, text = _times_slower(_row(table, "fifo"), _row(table, "mutex"))
     if least > 2:
         return Verdict(FAILS, f"The default mutex never spins: {text}.")
     if most < 2:
@@ -91,8 +99,11 @@ def _attempts_unfair(table: pd.DataFrame) -> Verdict:
     """Statistic: items in a row, by interval.  Control: the fair lock.  Design: sixteen producers.
     Opponent: fairness over a second is another measure.
     """
-    fifo, trying = one_row(table, lock="fifo"), one_row(table, lock="try")
-    reason = f"Items in a row: fifo {count(fifo.items_per_turn)}, try {count(trying.items_per_turn)}."
+    fifo, trying = _row(table, "fifo"), _row(table, "try")
+    reason = (
+        f"Items in a row: {count(fifo.items_per_turn)} ({_WORDS['fifo']}), {count(trying.items_per_turn)} "
+        f"({_WORDS['try']})."
+    )
     if trying.items_lo_per_turn > fifo.items_hi_per_turn:
         return Verdict(HOLDS, reason)
     if trying.items_hi_per_turn < fifo.items_lo_per_turn:
@@ -104,10 +115,10 @@ def _voluntary_is_fine(table: pd.DataFrame) -> Verdict:
     """Statistic: share of voluntary switches, and the time they cost.  Control: the default mutex.
     Design: a convoy, where there is one.  Opponent: where a thread waits for a disk it is true.
     """
-    fifo, mutex = one_row(table, lock="fifo"), one_row(table, lock="mutex")
+    fifo, mutex = _row(table, "fifo"), _row(table, "mutex")
     least, most, text = _times_slower(fifo, mutex)
     if not fifo.switches_lo_per_item > FEW:
-        raise CannotTell(f"There was no convoy in this run: {_switches_of(fifo)}.")
+        raise CannotTell(f"There was no convoy in this run. Switches for each item: {_switches_of(fifo)}.")
     reason = f"{fifo.voluntary_share:.0%} of the convoy's switches are voluntary; {text}."
     return holds_or_fails(
         fifo.voluntary_share < 0.5 or most < 1.5, fifo.voluntary_share > 0.5 and least > 2, reason
@@ -125,8 +136,9 @@ def _fewer_is_faster(table: pd.DataFrame) -> Verdict:
     others = ours[ours["lock"] != fewest["lock"]]
     quickest = others.sort_values("ns_per_item").iloc[0]
     reason = (
-        f"{_switches_of(fewest)} and {ns(fewest.ns_per_item)}; {_switches_of(quickest)} and "
-        f"{ns(quickest.ns_per_item)}."
+        f"Switches and time for each item: {count(fewest.switches_per_item)} and {ns(fewest.ns_per_item)} "
+        f"({_WORDS[fewest['lock']]}), {count(quickest.switches_per_item)} and {ns(quickest.ns_per_item)} "
+        f"({_WORDS[quickest['lock']]})."
     )
     if fewest.switches_hi_per_item >= quickest.switches_lo_per_item:
         raise CannotTell(f"Their switches do not differ by more than their intervals. {reason}")
@@ -144,9 +156,9 @@ def _busy_waiting_burns(table: pd.DataFrame) -> Verdict:
     Opponent: a spinlock wastes what a sleeper would leave to others; to sleep and to be woken is work as
     well.
     """
-    spin, *sleeping = (one_row(table, lock=name) for name in ("spin", "mutex", "fifo"))
+    spin, *sleeping = (_row(table, name) for name in ("spin", "mutex", "fifo"))
     reason = "CPU time an item: " + ", ".join(
-        f"{row.lock} {ns(row.cpu_ns_per_item)}" for row in (spin, *sleeping)
+        f"{ns(row.cpu_ns_per_item)} ({_WORDS[row.lock]})" for row in (spin, *sleeping)
     )
     reason += "."
     if all(spin.cpu_lo_ns_per_item > row.cpu_hi_ns_per_item for row in sleeping):

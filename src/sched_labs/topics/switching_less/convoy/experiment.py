@@ -18,6 +18,18 @@ from sched_labs.run.base import Instrument, Run, experiment
 LOCKS = ("fifo", "try", "mutex", "adaptive", "spin")
 JAVA = ("java_fair", "java_fair_try", "java_unfair", "java_unfair_try")
 ALONE = "alone"
+NAMES = {
+    "alone": "one producer",
+    "fifo": "first come, first served",
+    "try": "the same, but try first",
+    "mutex": "default mutex",
+    "adaptive": "adaptive mutex",
+    "spin": "spinlock",
+    "java_fair": "Java, fair",
+    "java_fair_try": "Java, fair, tryLock first",
+    "java_unfair": "Java, unfair",
+    "java_unfair_try": "Java, unfair, tryLock first",
+}
 MOST_PRODUCERS = 64
 
 

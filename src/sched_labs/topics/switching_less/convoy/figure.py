@@ -8,19 +8,9 @@ from sched_labs.draw import axes, style
 from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
 from sched_labs.draw.panels import NUMBER, TIME, Panel, dot_figure
 
+from .experiment import NAMES
+
 KIND = "convoy.locks"
-NAMES = {
-    "alone": "one producer",
-    "fifo": "first come, first served",
-    "try": "the same, but try first",
-    "mutex": "default mutex",
-    "adaptive": "adaptive mutex",
-    "spin": "spinlock",
-    "java_fair": "Java, fair",
-    "java_fair_try": "Java, fair, tryLock first",
-    "java_unfair": "Java, unfair",
-    "java_unfair_try": "Java, unfair, tryLock first",
-}
 PANELS = (
     Panel("Time for each item", "ns_per_item", TIME, "ns_lo_per_item", "ns_hi_per_item"),
     Panel(
@@ -79,6 +69,6 @@ def _caption(table: pd.DataFrame) -> str:
     time = table["ns_per_item"].map(axes.time_text)
     switches = table["switches_per_item"].map(lambda value: axes.number_text(value, 2))
     return (
-        f"Served strictly in order, every item takes {time['fifo']} and {switches['fifo']} switches; "
-        f"under the default mutex, which never spins, {time['mutex']} and {switches['mutex']}."
+        f"Time and context switches for each item: {time['fifo']} and {switches['fifo']} served strictly in "
+        f"order, {time['mutex']} and {switches['mutex']} under the default mutex, which never spins."
     )

@@ -8,11 +8,20 @@ from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import count, holds_or_fails, one_row, tail_ratio
 
 ONE_WORKER = "There was one worker only."
+_WORDS = {
+    "exclusive": "one socket and EPOLLEXCLUSIVE",
+    "reuseport": "a socket for each (SO_REUSEPORT)",
+    "shared": "one epoll instance",
+}
 EVEN = 1.5  # times the even share: what the busiest worker has where connections are called even
 
 
+def _row(table: pd.DataFrame, way: str) -> pd.Series:
+    return one_row(table, f"workers with {_WORDS[way]}", way=way)
+
+
 def _busiest(table: pd.DataFrame, way: str) -> tuple[pd.Series, str]:
-    row = one_row(table, f"workers that wait by {way}", way=way)
+    row = _row(table, way)
     if row.workers < 2:
         raise CannotTell(ONE_WORKER)
     return row, (
@@ -24,7 +33,9 @@ def _even(table: pd.DataFrame, way: str, other: str) -> Verdict:
     row, share = _busiest(table, way)
     _, beside = _busiest(table, other)
     most = EVEN * 100 / row.workers
-    reason = f"the busiest of {row.workers} workers had {share} of the requests; by {other}, {beside}."
+    reason = (
+        f"the busiest of {row.workers} workers had {share} of the requests; with {_WORDS[other]}, {beside}."
+    )
     return holds_or_fails(row.busiest_hi_percent < most, row.busiest_lo_percent > most, reason)
 
 
@@ -49,7 +60,7 @@ def _even_is_quick(table: pd.DataFrame) -> Verdict:
     Design: one request of ten holds its worker while others are idle.  Opponent: without slow requests
     nobody stands behind one, and the ways are alike.
     """
-    own, one = (one_row(table, way=way) for way in ("reuseport", "exclusive"))
+    own, one = (_row(table, way) for way in ("reuseport", "exclusive"))
     least, most = tail_ratio(own, one)
     reason = (
         f"one quick request in a hundred took {ns(own.p99_ns)} or more with a socket for each worker, "
@@ -64,12 +75,12 @@ def _shared_wakes_one(table: pd.DataFrame) -> Verdict:
     EPOLLONESHOT it is another case; a worker that finds nothing may go back to sleep without returning, so
     returns do not count it.
     """
-    row, one = (one_row(table, way=way) for way in ("shared", "reuseport"))
+    row, one = (_row(table, way) for way in ("shared", "reuseport"))
     if row.workers < 2:
         raise CannotTell(ONE_WORKER)
     reason = (
-        f"from one epoll instance a request made {count(row.switches_per_request)} switches of its workers, "
-        f"with a socket for each {count(one.switches_per_request)}."
+        f"switches of all workers for each request: {count(row.switches_per_request)} from one epoll "
+        f"instance, {count(one.switches_per_request)} with a socket for each."
     )
     return holds_or_fails(
         row.switches_hi_per_request < one.switches_lo_per_request + 0.5,

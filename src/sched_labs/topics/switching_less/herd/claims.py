@@ -7,10 +7,13 @@ import pandas as pd
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict
 from sched_labs.claims.helpers import count, holds_or_fails, one_row
 
+_WORDS = {"exclusive": "with the flag", "own": "without the flag, each with a source of its own"}
+
 
 def _woken(table: pd.DataFrame, by: str) -> tuple[pd.Series, str]:
-    way = one_row(table, by=by)
-    return way, f"{by}: {count(way.switches_per_event)} switches an event among {way.threads} threads."
+    way = one_row(table, f"threads {_WORDS[by]}", by=by)
+    said = f"{way.threads} threads {_WORDS[by]}: {count(way.switches_per_event)}"
+    return way, f"Switches for each event among {said}."
 
 
 def _flag_wakes_one(table: pd.DataFrame) -> Verdict:
@@ -19,7 +22,7 @@ def _flag_wakes_one(table: pd.DataFrame) -> Verdict:
     """
     way, reason = _woken(table, "exclusive")
     if way.threads < 3:
-        raise CannotTell(f"Too few threads to tell: {reason}")
+        raise CannotTell(f"Too few threads to tell. {reason}")
     return holds_or_fails(way.switches_hi_per_event <= 2, way.switches_lo_per_event > 2, reason)
 
 
@@ -29,11 +32,11 @@ def _flag_helps_connections(table: pd.DataFrame) -> Verdict:
     """
     way, reason = _woken(table, "own")
     if way.threads < 3:
-        raise CannotTell(f"Too few threads to tell: {reason}")
+        raise CannotTell(f"Too few threads to tell. {reason}")
     if way.switches_hi_per_event <= 2:
-        return Verdict(FAILS, f"Without the flag, {reason}")
+        return Verdict(FAILS, reason)
     if way.switches_lo_per_event > 2:
-        return Verdict(HOLDS, f"Without the flag, {reason}")
+        return Verdict(HOLDS, reason)
     raise CannotTell(reason)
 
 

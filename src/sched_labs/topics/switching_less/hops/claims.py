@@ -39,8 +39,8 @@ def _short(value: float) -> str:
 
 
 def _kernel_count(table: pd.DataFrame, by: str) -> tuple[float, float, str]:
-    way = one_row(table, by=by)
-    text = f"{by}: {count(way.kernel_switches_per_hop)} kernel switches a hop"
+    way = one_row(table, NAMES_OF_HOPS[by], by=by)
+    text = f"Switches in the kernel for each hop: {count(way.kernel_switches_per_hop)} ({NAMES_OF_HOPS[by]})"
     return way.kernel_switches_lo_per_hop, way.kernel_switches_hi_per_hop, text
 
 
@@ -65,7 +65,7 @@ def _channels_and_pipes(table: pd.DataFrame) -> Verdict:
     """Statistic: ratio of times a hop, by interval.  Control: both on one CPU.  Design: unbuffered
     channels.  Opponent: buffered ones hop less often.
     """
-    channel, pipe = one_row(table, by="go_1"), one_row(table, by="pipe")
+    channel, pipe = one_row(table, NAMES_OF_HOPS["go_1"], by="go_1"), one_row(table, "a pipe", by="pipe")
     least, most = pipe.ns_lo_per_hop / channel.ns_hi_per_hop, pipe.ns_hi_per_hop / channel.ns_lo_per_hop
     text = (
         f"pipe {ns(pipe.ns_per_hop)}, channel {_short(channel.ns_per_hop)}: "

@@ -35,6 +35,7 @@ NAMES = {
     "thread": "thread of the kernel",
     "fifo": "the same, SCHED_FIFO",
 }
+WORDS = {way: name.replace("\n", " ") for way, name in NAMES.items()}
 # The two threads of the program are both its own: one of them is hatched.
 _HATCHED = {"facecolor": style.colour(style.OWN), "hatch": "////", "edgecolor": style.colour(style.PAPER)}
 WHO: dict[str, tuple[str, dict[str, Any]]] = {
