@@ -441,6 +441,9 @@ def large_machine(kind: str, given: dict[str, Any]) -> Result:
         _times(run, "registers == 'avx512' and condition == 'exchange'", elapsed_ns=2)
     if kind == "weights.pairs":  # a group weighs as much on each CPU, as on Linux 7.3
         _times(run, "arrangement == 'two sessions, spread'", second_cpu_ns=2)
+    if kind == "balance.spread":  # who was held long leaves sooner
+        trials = run.tables["trials"]
+        trials.loc[trials["situation"] == "long", "first_ns"] //= 100
     if kind == "dispatch.ways":  # everybody does
         _times(run, "way == 'reuseport'", late_ns=50)
     if kind == "tlb.switches":

@@ -142,7 +142,7 @@ def locks(
         _java(run, producers, items, tries, budget_ms)
     late = [row for frame in run.rows for row in frame.loc[~frame.finished, "lock"].unique()]
     if late:
-        said = ", ".join(dict.fromkeys(late))
+        said = "; ".join(NAMES[lock] for lock in dict.fromkeys(late))
         run.note("info", f"Stopped after {budget_ms} ms with items left: {said}. Times are per item put.")
 
 
