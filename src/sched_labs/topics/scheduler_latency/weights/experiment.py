@@ -125,7 +125,7 @@ def pairs(
     """
     checks.words("arrangements", arrangements, ARRANGEMENTS)
     trials = run.choose(tiny=1, quick=6, full=12) if trials is None else trials
-    duration_s = run.choose(tiny=0.1, quick=0.2, full=2.0) if duration_s is None else duration_s
+    duration_s = run.choose(tiny=0.1, quick=0.12, full=2.0) if duration_s is None else duration_s
     checks.whole("trials", trials, 1, 1000)
     checks.seconds("duration_s", duration_s, 0.05, 30)
     cpu = placement.quiet_cpu()

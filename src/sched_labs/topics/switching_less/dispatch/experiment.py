@@ -85,7 +85,7 @@ def ways(
     The table workers has requests, empty (epoll_wait() returned and there was no connection left), voluntary
     and involuntary switches of each worker.
     """
-    requests = run.choose(tiny=40, quick=200, full=2000) if requests is None else requests
+    requests = run.choose(tiny=40, quick=150, full=2000) if requests is None else requests
     trials = run.choose(tiny=1, quick=6, full=12) if trials is None else trials
     checks.whole("workers", workers, 1, MOST_WORKERS)
     checks.whole("period_us", period_us, 100, 100_000)
