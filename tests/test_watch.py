@@ -39,7 +39,7 @@ from sched_labs.watching import findings as diagnosis
 from sched_labs.watching.causes import Causes, causes
 from sched_labs.watching.clients import Client
 from sched_labs.watching.program import observe, watch
-from sched_labs.watching.seen import Seen, Watcher
+from sched_labs.watching.seen import WOKE_SHARE, Seen, Watcher
 from sched_labs.watching.target import Command, ControlGroup, Processes
 
 PYTHON = sys.executable
@@ -594,6 +594,44 @@ def is_free(one: socket.socket, name: str, port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+_ANSWERING = """
+import socket
+own = socket.socket(fileno=0)
+while True:
+    data, whose = own.recvfrom(64)
+    own.sendto(data, whose)
+"""
+_ASKING = """
+import socket, sys
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+while True:
+    own.sendto(b"?", ("127.0.0.1", int(sys.argv[1])))
+    own.recv(64)
+"""
+
+
+@pytest.mark.skipif(not HERE.ok, reason=HERE.why)
+def test_a_client_of_datagrams_is_told_by_who_wakes_the_server() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+        ports = range(clients._given().start - 1, 1024, -1)
+        port = next(one for one in ports if is_free(listening, "127.0.0.1", one))
+        with (
+            subprocess.Popen([PYTHON, "-c", _ANSWERING], stdin=listening) as server,
+            subprocess.Popen([PYTHON, "-c", _ASKING, str(port)]) as client,
+        ):
+            assert wait_until(lambda: clients.senders([server.pid], [client.pid]) == {client.pid})
+            result = watch(pid=server.pid, seconds=1, progress=False, save=False)
+            client.kill()
+            server.kill()
+    rows = result.tables["rivals"].set_index("pid")
+    assert rows["client"][client.pid] and rows["woke_share"][client.pid] > WOKE_SHARE
+    assert not any(
+        f"process {client.pid}" in row["title"] and row["name"] == "rival"
+        for row in result.records("findings")
+    )
+    assert "turns" not in result.tables  # nobody asked for them
 
 
 def test_who_may_send_datagrams_is_a_client_by_how_often_it_wakes_the_program() -> None:
