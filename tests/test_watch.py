@@ -758,6 +758,16 @@ def test_the_larger_reason_comes_first() -> None:
     assert [one.name for one in found(window(CROWD, rivals=[rival()]), parts)] == ["rival", "own_threads"]
 
 
+def test_what_takes_many_times_as_long_comes_before_a_small_wait() -> None:
+    def names(waited: float) -> list[str]:
+        late = SLEEPY | {"voluntary_per_s": 100.0, "running_ms_per_s": 20.0, "waiting_ms_per_s": waited}
+        seen = window([late], rivals=[rival()], slack_ns={(7, 7): 5_000_000})  # 500 ms of every second
+        return [one.name for one in found(seen, waits(other_task=waited))]
+
+    assert names(10.0) == ["timer_slack", "rival"]
+    assert names(90.0) == ["rival", "timer_slack"]
+
+
 def test_whoever_is_preempted_by_the_thread_that_it_woke_does_not_yield() -> None:
     """A server that answers: each answer wakes its client, which has the CPU until it sleeps."""
     threads, parts = [thread(involuntary_per_s=90_000.0, voluntary_per_s=0.0)], waits(other_task=400.0)

@@ -1,6 +1,7 @@
 """What the window means: one finding for each reason, with its size, its evidence, and what to try.
 
-Waits for a CPU come first, the largest on top; then what is no fault of the scheduler's.  The same part of
+Waits for a CPU come first, the largest on top; then what is no fault of the scheduler's, unless it takes many
+times as long.  The same part of
 the waiting time is never told twice: a mask that crowds its threads is not also a fault of these threads.
 """
 
@@ -20,12 +21,14 @@ from .price import Costs
 
 __all__ = ["Costs", "Finding", "container", "findings", "table"]
 
+MANY_TIMES = 10.0  # as long as the largest wait for a CPU: what takes that is told of first
 ONLY_FOR_LOCKS = 0.3  # of what it wanted: with less waiting for a CPU, locks are told of first
 WAITS = (
     *(queues.yields, limits.quota, neighbours.realtime, queues.mask, queues.own_threads),
     *(neighbours.rival, neighbours.kernel, neighbours.interrupts, neighbours.steal),
 )
-OTHERS = (sleeps.disk, sleeps.faults, sleeps.migrations, timing.slack, timing.client)
+OWN_TIME = (sleeps.disk, sleeps.faults, timing.slack)
+OTHERS = (sleeps.migrations, timing.client)
 
 
 def findings(seen: Seen, causes: Causes, costs: Costs) -> list[Finding]:
@@ -34,12 +37,15 @@ def findings(seen: Seen, causes: Causes, costs: Costs) -> list[Finding]:
     waits.sort(key=lambda one: -one.size_ms_per_s)
     locks = list(sleeps.locks(seen))
     shared = [one for one in neighbours.own_client(seen, causes) if _matters(one)]
-    others = [*shared, *(one for find in OTHERS for one in find(seen)), *timing.idle(seen, causes)]
+    own = [one for find in OWN_TIME for one in find(seen)]
+    larger = [one for one in own if waits and one.size_ms_per_s >= MANY_TIMES * waits[0].size_ms_per_s]
+    own = [one for one in own if one not in larger]
+    others = [*shared, *own, *(one for find in OTHERS for one in find(seen)), *timing.idle(seen, causes)]
     others.sort(key=lambda one: -one.size_ms_per_s if one.size_ms_per_s == one.size_ms_per_s else 0.0)
     others += price.price(seen, costs)
     found = [*locks, *waits, *others] if _locks_first(locks, waits) else [*waits, *locks, *others]
     if waits:
-        return found
+        return sorted(larger, key=lambda one: -one.size_ms_per_s) + found
     nothing = _nothing(seen, causes)
     if shared and found[0] is shared[0]:
         return [_beside_its_client(nothing, shared[0]), *found[1:]]
