@@ -51,7 +51,8 @@ def watch(
     stacks    also note in which functions of the kernel threads leave their CPU, and who wakes them; dearer,
               and only with the helper
     timeline  also keep who had which CPU when, as far back as there is room, and around the ten longest
-              waits; only with the helper
+              waits; only with the helper.  Of a process that takes datagrams of everybody it is watched in
+              any case: no socket tells who sends them
 
     One of the three is given.  Ctrl-C ends the window, and what was seen until then is returned.  Raises
     ParameterError for what cannot be watched by anybody, ProbeError for a process that is not there, or a
