@@ -198,7 +198,7 @@ def _head(ax: Axes, text: str) -> None:
 
 def _trouble(row: Any) -> str:
     if not row.flagged:
-        return "not above its calls"
+        return "not above its calls" if row.expected_switches_per_round_trip else "makes no switch"
     expected = axes.number_text(row.expected_switches_per_round_trip, 2)
     counted = expected
     # As few decimals as show the difference.
