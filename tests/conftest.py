@@ -58,10 +58,12 @@ _COMPUTE = (
     "test_claims",
     "test_classroom",
     "test_clean_tree",
+    "test_cli",
     "test_contribute",
     "test_controls",
     "test_cut",
     "test_defence",
+    "test_doctor",
     "test_environment",
     "test_explorables",
     "test_explore",
@@ -72,23 +74,31 @@ _COMPUTE = (
     "test_fleet_compare",
     "test_guests",  # of a QEMU that is a script
     "test_incidents",
+    "test_kept",
     "test_kernels",
     "test_lab_pages",
     "test_labs",
     "test_labs_answers",
     "test_labs_compare",
+    "test_machine",
     "test_needs",
     "test_new",
-    "test_pale",
     "test_pages",  # once the book is built
+    "test_pale",
     "test_predictions",
+    "test_probe_helper",
     "test_properties",
     "test_prose",
+    "test_quotas",
+    "test_refused",
     "test_result",
     "test_rulers",
     "test_schedulers",
+    "test_sleeper",
     "test_stats",
+    "test_store",
     "test_tables",
+    "test_testing",
 )
 # What servers, other users, other Pythons and guests do, and not in what time: a file beside another one.
 _BESIDE = (
@@ -104,8 +114,8 @@ _BESIDE = (
     "test_vm",
     "test_wheel",
 )
-# Fixtures of what runs workloads, in those files too, and of what is made once for several.
-_MEASURE = {"own_lock", "small_book", "tiny", "tiny_watched"}
+# Fixtures of what runs workloads or looks at clocks, and of what is made once for several.
+_MEASURE = {"here", "live", "own_lock", "small_book", "tiny", "tiny_watched"}
 VIRTUAL_LAB = "09-beat-eevdf"  # in virtual time: what else the machine does decides nothing
 
 

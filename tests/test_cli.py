@@ -207,6 +207,7 @@ def test_clean_says_what_it_did(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     ]
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_running(
     tmp_path: Path, place: Path, how: signal.Signals

@@ -222,6 +222,7 @@ def test_a_group_without_real_time_runtime_is_named_as_the_reason(group: Path) -
     )
 
 
+@pytest.mark.measures
 def test_survey_is_quick_and_kept() -> None:
     begin = time.monotonic()
     found = machine.survey(fresh=True)
@@ -254,6 +255,7 @@ def test_a_misspelt_key_is_answered_with_the_right_one(live: Machine) -> None:
         live.fact("kernel.hzz")
 
 
+@pytest.mark.measures  # where several processes test, their folders are closed to others
 def test_without_any_privilege(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else; this run is unprivileged already")

@@ -408,6 +408,7 @@ def test_says_that_bcc_is_missing_or_another(monkeypatch: pytest.MonkeyPatch, tm
     sys.modules.pop("bcc", None)
 
 
+@pytest.mark.measures
 @pytest.mark.skipif(not Path(PLACE).exists(), reason="this kernel carries no BTF")
 def test_reads_this_kernels_btf_quickly() -> None:
     begun = time.process_time()

@@ -61,6 +61,7 @@ def test_the_summary_says_what_the_data_says(here: Result) -> None:
     assert 0 < row["sleeper_cpu_percent"] < row["fair_percent"]
 
 
+@pytest.mark.measures
 def test_a_greedy_sleeper_is_told_so() -> None:
     result = EXPERIMENT(profile="tiny", progress=False, save=False, wakes=10, period_us=1000, work_us=900)
     assert any("more than an equal share" in note.text for note in result.notes)
