@@ -165,9 +165,9 @@ def _rows(verdicts: Sequence[tuple[Claim, Verdict]]) -> str:
     return html_table(("People say", "This run", "Because"), rows)
 
 
-# The book's style sheet says more.  JupyterLab knows no other, and would set words to the right.
+# The book's style sheet says more.  JupyterLab has no other, and a rule of two classes that sets words right.
 _STYLE = (
-    "<style>.sl-claims :is(td,th){text-align:start;vertical-align:top}"
+    "<style>table.sl-claims.sl-claims :is(td,th){text-align:start;vertical-align:top}"
     ".sl-claims .source{display:block}</style>"
 )
 
