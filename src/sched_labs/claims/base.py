@@ -143,7 +143,7 @@ class Judgement:
         )
         if not rest:
             return _rows(first) + there
-        counts = ", ".join(f"{count} {pill}" for pill, count in Counter(v.pill for _, v in rest).items())
+        counts = ", ".join(_counted(n, pill) for pill, n in Counter(v.pill for _, v in rest).items())
         return (
             f'{_rows(first)}{there}<details class="sl-more"><summary>{len(rest)} more: {counts}</summary>'
             f"{_rows(rest)}</details>"
@@ -153,6 +153,13 @@ class Judgement:
 # That a sentence which people repeat does not hold is news; that it holds is less, that one cannot tell none.
 _SURPRISE = (FAILS, HOLDS, UNKNOWN)
 _OPEN = 2  # verdicts that are shown before the others are asked for
+
+
+def _counted(number: int, pill: str) -> str:
+    """How many sentences have a verdict: "1 holds here", "2 hold here", "3 do not hold here"."""
+    if number > 1:
+        pill = pill.replace("does not", "do not").replace("holds", "hold")
+    return f"{number} {pill.replace('cannot tell', 'cannot be told')}"
 
 
 def _rows(verdicts: Sequence[tuple[Claim, Verdict]]) -> str:

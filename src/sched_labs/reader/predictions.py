@@ -290,6 +290,13 @@ def above_zero(value: float, low: float) -> float | None:
     return value if low > 0 else None
 
 
+def above_floor(result: Any, column: str, **where: Any) -> float | None:
+    """A difference as `pick` finds it; None where its interval does not begin above the run's noise floor."""
+    stem, _, unit = column.rpartition("_")
+    low = pick(result, f"{stem}_lo_{unit}", **where) - pick(result, f"floor_{unit}", **where)
+    return above_zero(pick(result, column, **where), low)
+
+
 def unless(against: str, value: Any) -> Any:
     """The value; None where something stands against it, as a guard of the claims says ("" is nothing)."""
     return None if against else value

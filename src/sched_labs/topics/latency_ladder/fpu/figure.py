@@ -43,7 +43,8 @@ def frame(result: Drawable) -> pd.DataFrame:
     - image_bytes: what holds all the state that the kernel has switched on
     - switch_ns: one switch with these registers filled
     - extra_ns, extra_lo_ns, extra_hi_ns: how much more that is than with none, median and 95 % interval
-    - share: extra_ns as a part of the switch with none filled
+    - bare_ns: one switch with none filled
+    - share: extra_ns as a part of that
     - floor_ns: how far two runs with none filled differ
     - seen: whether the extra stands clear of the floor and its interval clear of zero
 
@@ -53,6 +54,7 @@ def frame(result: Drawable) -> pd.DataFrame:
     bare = float(table.loc[table["registers"] == "integer", "switch_ns"].iloc[0])
     table = columns(table[table["registers"] != "integer"], _COLUMNS, "The part of this run with registers")
     table.insert(1, "name", table["registers"].map(lambda kind: NAMES.get(str(kind), str(kind))))
+    table["bare_ns"] = bare
     table["share"] = table["extra_ns"] / bare
     return table
 
@@ -141,13 +143,12 @@ def _handles(
 
 def _caption(table: pd.DataFrame) -> str:
     last = table.iloc[-1]
-    bare = float(last["switch_ns"] - last["extra_ns"])
     if bool(last["seen"]) and last["extra_ns"] > 0:
         share = axes.number_text(100 * float(last["share"]), 2)
         text = f"Filled {last['name']} registers add {axes.time_text(last['extra_ns'])} a switch, {share} %"
     else:
         text = f"Filled {last['name']} registers add nothing to a switch that stands clear of the noise"
-    return f"{text}; with none filled it costs about {axes.time_text(bare)}."
+    return f"{text}; with none filled it costs {axes.time_text(last['bare_ns'])}."
 
 
 def _alt(table: pd.DataFrame) -> str:

@@ -29,12 +29,16 @@ def _one_cpu(table: pd.DataFrame, loop: str) -> pd.Series:
     return found.iloc[0]
 
 
+def _cpus(row: pd.Series) -> str:
+    return f"CPU {row.cpus}" if row.cpus.isdigit() else f"CPUs {row.cpus}"
+
+
 def _as_assumed(row: pd.Series) -> Verdict:
     share = row.counted_per_iteration / row.assumed_per_iteration
     return yes(
         abs(share - 1) <= TOLERANCE,
         f"{row.counted_per_iteration:.2f} switches counted an iteration, "
-        f"{row.assumed_per_iteration:.0f} assumed, on CPU {row.cpus}.",
+        f"{row.assumed_per_iteration:.0f} assumed, on {_cpus(row)}.",
     )
 
 
@@ -70,7 +74,7 @@ def _bound_to_cpu_0(table: pd.DataFrame) -> Verdict:
     row = _cell(table, "thread_yield", "cpu_0")
     if row.cpus == "0" and row.last_cpu == 0:
         raise CannotTell("This machine has one CPU: it cannot be told from its memory node.")
-    return yes(row.cpus == "0", f"the script's mask is CPU {row.cpus}.")
+    return yes(row.cpus == "0", f"the script's mask is {_cpus(row)}.")
 
 
 def _bound_to_last(table: pd.DataFrame) -> Verdict:
@@ -82,7 +86,7 @@ def _bound_to_last(table: pd.DataFrame) -> Verdict:
     if row.last_cpu == 0:
         raise CannotTell("This machine has one CPU.")
     return yes(
-        row.cpus == str(row.last_cpu), f"the script's mask is CPU {row.cpus}, the last CPU is {row.last_cpu}."
+        row.cpus == str(row.last_cpu), f"the script's mask is {_cpus(row)}, the last CPU is {row.last_cpu}."
     )
 
 

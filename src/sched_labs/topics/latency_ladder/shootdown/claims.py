@@ -70,11 +70,11 @@ def _nobody_notices(table: pd.DataFrame) -> Verdict:
     other = _known(_row(table, "process"), "stopped", "share", "No other process ran.")
     if other.stopped_hi_share >= HALF:
         raise CannotTell(
-            f"Threads of another process were stopped as well, in {other.stopped_share:.0%} of the calls."
+            f"Threads of another process were stopped as well, in {other.stopped_share:.1%} of the calls."
         )
     reason = (
-        f"{row.stopped_share:.0%} of the calls stopped a thread of the process, "
-        f"{other.stopped_share:.0%} one of another"
+        f"{row.stopped_share:.1%} of the calls stopped a thread of the process, "
+        f"{other.stopped_share:.1%} one of another"
     )
     reason += f"; for {ns(row.lost_ns)}, half of the times." if row.stopped_lo_share > HALF else "."
     return holds_or_fails(

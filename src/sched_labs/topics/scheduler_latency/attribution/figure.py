@@ -49,7 +49,7 @@ WORDS = {
     "migrated": "moved unseen",
     "unattributed": "not known",
 }
-_TITLES = {"alone": "alone", "own_threads": "among its own threads", "rival": "beside a rival program"}
+TITLES = {"alone": "alone", "own_threads": "among its own threads", "rival": "beside a rival program"}
 _SMALL_PERCENT = 0.5  # an occupant with less of every condition is in the table, and not in the legend
 
 
@@ -71,7 +71,7 @@ def frame(result: Drawable) -> pd.DataFrame:
     table = data.groupby(keys, sort=False)["part_ns"].sum().reset_index()
     table["share_percent"] = 100 * table["part_ns"] / table.groupby("condition")["part_ns"].transform("sum")
     table = table.rename(columns={"bin_low_ns": "low_ns", "bin_high_ns": "high_ns"})
-    order = {name: at for at, name in enumerate([*_TITLES, *table["condition"].unique()])}
+    order = {name: at for at, name in enumerate([*TITLES, *table["condition"].unique()])}
     table["place"] = table["condition"].map(order)
     table = table.sort_values(["place", "low_ns"], kind="stable", ignore_index=True)
     return table[["condition", "low_ns", "high_ns", "occupied_by", "share_percent"]]
@@ -175,7 +175,7 @@ def _recorded(ax: Axes, pale: pd.DataFrame, name: str) -> Any:
 
 
 def _title(summary: pd.DataFrame, condition: str) -> str:
-    name = _TITLES.get(condition, condition.replace("_", " "))
+    name = TITLES.get(condition, condition.replace("_", " "))
     rows = summary[summary["condition"] == condition]
     if rows.empty:
         return name
@@ -198,10 +198,15 @@ def _caption(table: pd.DataFrame, summary: pd.DataFrame) -> str:
     for condition in table["condition"].unique():
         shares = _shares(summary, condition)
         name = str(shares.index[0])
-        where = _TITLES.get(condition, condition.replace("_", " "))
+        where = TITLES.get(condition, condition.replace("_", " "))
         if name == "unattributed":
             return "How long the program waited is known, and not what had the CPU meanwhile."
-        parts.append(f"{where}, {_percent(shares.iloc[0])} went to {_OF[name]}")
+        rows = summary[summary["condition"] == condition].set_index("occupied_by")
+        others = rows.drop(index=name)
+        most = f"{_percent(shares.iloc[0])} went to {_OF[name]}"
+        if rows.loc[name, "share_lo"] <= others["share_hi"].max():
+            most += f", which the trials do not tell apart from {_OF[others['share_hi'].idxmax()]}"
+        parts.append(f"{where}, {most}")
     return f"What a program's waiting time went to depends on its company: {listed(parts)}."
 
 
@@ -214,6 +219,7 @@ _OF = {
     "realtime": "real-time threads",
     "throttled": "a used-up quota",
     "migrated": "moves that were not seen",
+    "unattributed": "what is not known",
 }
 
 
@@ -228,7 +234,7 @@ def _alt(table: pd.DataFrame, summary: pd.DataFrame) -> str:
         top = rows.groupby(["low_ns", "high_ns"], as_index=False)["share_percent"].sum()
         peak = top.loc[top["share_percent"].idxmax()]
         parts.append(
-            f"{_TITLES.get(condition, condition).capitalize()}: {', '.join(told)}; the tallest bar is at "
+            f"{TITLES.get(condition, condition).capitalize()}: {', '.join(told)}; the tallest bar is at "
             f"waits of {axes.range_text(peak['low_ns'], peak['high_ns'])}."
         )
     return " ".join(parts)

@@ -27,7 +27,7 @@ KIND = "observer.cost"
 _COLUMNS = ("observer", "ns_per_switch", "added_ns", "added_lo_ns", "added_hi_ns", "ratio")
 _NAMES = {
     "ours": "our probe",
-    "ours_attributed": "our probe,\nwith attribution",
+    "ours_attributed": "our probe\nwith attribution",
     "runqlat": "runqlat\n(libbpf-tools)",
     "runqlat-bpfcc": "runqlat (bcc)",
     "perf": "perf sched record",

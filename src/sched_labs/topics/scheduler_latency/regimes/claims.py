@@ -48,7 +48,10 @@ def _yielders_16_to_31_us(table: pd.DataFrame) -> Verdict:
     cell = one_row(table, "four yielding workers for each CPU", mode="yield", placement="spread",
                 regime="oversubscribed")  # fmt: skip
     had_the_cpus(cell)
-    reason = f"half of them waited {ns(cell.p50_ns)}, interval {ns(cell.p50_lo_ns)} to {ns(cell.p50_hi_ns)}."
+    reason = (
+        f"half of the waits took at most {ns(cell.p50_ns)}, interval {ns(cell.p50_lo_ns)} to "
+        f"{ns(cell.p50_hi_ns)}."
+    )
     return within(cell.p50_lo_ns, cell.p50_hi_ns, 16_000, 31_000, reason)
 
 
@@ -81,7 +84,10 @@ def _only_ebpf(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This kernel keeps no run delay, or nobody waited.")
     ratio = cell.schedstat_mean_ns / cell.mean_ns
     who = "BPF" if cell.instrument == "bpf" else "the workers' own clocks"
-    reason = f"the mean wait is {ns(cell.schedstat_mean_ns)} by schedstat, {ns(cell.mean_ns)} by {who}."
+    reason = (
+        "of sleeping workers crowded on one CPU the mean wait is "
+        f"{ns(cell.schedstat_mean_ns)} by schedstat, {ns(cell.mean_ns)} by {who}."
+    )
     return holds_or_fails(
         ratio < 0.5 or ratio > 2, 0.8 <= ratio <= 1.25, reason, "They differ, but not by a factor of two:"
     )

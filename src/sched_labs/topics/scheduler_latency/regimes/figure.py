@@ -187,8 +187,11 @@ def _caption(summary: pd.DataFrame) -> str:
         )
     pinned = _half(summary, "yield", "pinned", "oversubscribed")
     if math.isfinite(pinned):
-        start = "yielding" if parts else "Yielding"
-        parts.append(f"{start} workers crowded on one CPU waited {axes.time_text(pinned)}")
+        start = "half" if parts else "Half"
+        parts.append(
+            f"{start} of the waits of yielding workers crowded on one CPU took at most "
+            f"{axes.time_text(pinned)}"
+        )
     if not parts:
         return "This run has too few waits for a sentence."
     return f"{'; '.join(parts)}."
