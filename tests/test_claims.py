@@ -479,6 +479,13 @@ def test_a_page_shows_what_people_say_as_text(monkeypatch: pytest.MonkeyPatch) -
     assert "does not hold here  <b>A & B</b>  1 < 2" in repr(said)
 
 
+def test_the_verdicts_that_are_folded_away_are_counted() -> None:
+    claim = Claim("x", "So it is.", "a book", "odd", lambda _: Verdict(HOLDS, ""))
+    said = [*[FAILS] * 5, HOLDS, *[UNKNOWN] * 2]
+    html = claims.base.Judgement([(claim, Verdict(outcome, "")) for outcome in said])._repr_html_()
+    assert "<summary>6 more: 3 do not hold here, 1 holds here, 2 cannot be told here</summary>" in html
+
+
 @pytest.mark.parametrize(
     ("ns", "text"),
     [

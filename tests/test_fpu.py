@@ -119,7 +119,7 @@ def test_the_extra_is_what_the_registers_add_to_a_switch() -> None:
 def test_the_figure_says_how_much_or_that_it_is_not_seen() -> None:
     figure = made(100).plot(recorded=made(0))
     assert figure.caption == (
-        "Filled AVX-512 registers add 100 ns a switch, 10 %; with none filled it costs about 1 µs."
+        "Filled AVX-512 registers add 100 ns a switch, 10 %; with none filled it costs 1 µs."
     )
     assert "SSE 0 (no difference seen)" in figure.alt
     texts = [text.get_text() for text in figure.mpl.axes[0].texts]

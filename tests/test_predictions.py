@@ -435,6 +435,11 @@ def test_what_answers_in_words_is_computed_from_intervals() -> None:
     assert predictions.larger((math.nan, 3), (2, 4), words) is None
     assert predictions.above_zero(5, 1) == 5 and predictions.above_zero(5, -1) is None
     assert predictions.above_zero(math.nan, math.nan) is None
+    walks = pd.DataFrame({"extra_ns": [9.0], "extra_lo_ns": [4.0], "floor_ns": [3.0]})
+    run = SimpleNamespace(summary=lambda: walks)
+    assert predictions.above_floor(run, "extra_ns") == 9
+    walks["floor_ns"] = 5.0
+    assert predictions.above_floor(run, "extra_ns") is None
     assert predictions.smallest({"a": 3, "b": 1}, "alike", 1) == "b"
     assert predictions.smallest({"a": 2, "b": 1}, "alike", 1) == "alike"
 

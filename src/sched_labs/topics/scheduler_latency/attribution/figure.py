@@ -205,7 +205,7 @@ def _caption(table: pd.DataFrame, summary: pd.DataFrame) -> str:
         others = rows.drop(index=name)
         most = f"{_percent(shares.iloc[0])} went to {_OF[name]}"
         if rows.loc[name, "share_lo"] <= others["share_hi"].max():
-            most += f", which the trials do not tell apart from {_OF[others['share_hi'].idxmax()]}"
+            most += f" (the trials do not tell that from {_OF[others['share_hi'].idxmax()]})"
         parts.append(f"{where}, {most}")
     return f"What a program's waiting time went to depends on its company: {listed(parts)}."
 
