@@ -52,7 +52,7 @@ VALUES: Mapping[str, Sequence[Mapping[str, str]]] = {
     "colocation.batch": [{"demand_percent": "80"}],
     "isolation.cpuset": [{"intruders": "4"}],
     "migration.cost": [{"working_sets_bytes": "1 MiB"}],
-    "balance.spread": [{"hogs": "3"}, {"hold_ms": "200"}],
+    "balance.spread": [{"hogs": "3"}, {"hold_ms": "1000"}],
     "pool.pinned": [{"workers": "4"}, {"long_us": "1000"}],
     "convoy.locks": [{"producers": "4"}, {"tries": "1"}],
     "inversion.waits": [{"hogs": "3"}, {"nice": "5"}],
