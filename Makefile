@@ -2,7 +2,7 @@
 # make book    set up, measure the chapters and build the book
 # make instructors    the book once more, with agendas and the notes on the labs, right answers among them
 # make test    set up and run the tests that an everyday change needs: test-computed on all CPUs, then test-measured
-# make test-all   the same, and then test-together (twenty times as many cases, guests in virtual time, small books, the book in a browser), test-beside (servers, other users, guests, faults) and test-rest (labs, five incidents, programs with known troubles)
+# make test-all   the same, and then test-together (twenty times as many cases, guests, small books, the book in a browser, servers, other users, faults) and test-rest (labs, five incidents, programs with known troubles)
 # make test-incidents   every variant of every incident, and each of its repairs (an hour and a half)
 # make test-kernels   every kernel of the book, booted under QEMU (minutes)
 # make vm-test   the reader's virtual machine, made and booted under QEMU (root; a quarter of an hour)
@@ -32,7 +32,7 @@ BOOK := $(VENV)/bin/python -m sched_labs.book
 BOOK_OPTIONS := --profile $(PROFILE) $(if $(FRESH),--fresh)
 
 .DEFAULT_GOAL := help
-.PHONY: help live book instructors test test-computed test-measured test-all test-together test-beside test-rest test-incidents test-kernels vm-test faults check bench bench-trust bench-peers bench-agreement bench-book clean system
+.PHONY: help live book instructors test test-computed test-measured test-all test-together test-rest test-incidents test-kernels vm-test faults check bench bench-trust bench-peers bench-agreement bench-book clean system
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -47,13 +47,11 @@ instructors: $(VENV)/installed
 	@$(BOOK) build --instructors $(BOOK_OPTIONS)
 
 # What only the tests need is installed for these alone.
-test-computed test-measured test-together test-beside test-rest test-incidents test-kernels faults check bench bench-trust bench-peers bench-agreement bench-book: SYSTEM_OPTIONS := --tests
+test-computed test-measured test-together test-rest test-incidents test-kernels faults check bench bench-trust bench-peers bench-agreement bench-book: SYSTEM_OPTIONS := --tests
 
 PYTEST := $(VENV)/bin/python -m pytest
 # One more than there are CPUs, as there is always one that waits; each has the library and a browser in its memory.
-SEVERAL := -n $(shell n=$$(nproc); echo $$((n < 3 ? n + 1 : 4)))
-# Whoever is done first takes over from the others.
-TOGETHER := $(SEVERAL) --dist worksteal
+SEVERAL := $(PYTEST) -n $(shell n=$$(nproc); echo $$((n < 3 ? n + 1 : 4)))
 LONG := guests or pages or opened or labs or system
 # TESTS="tests/test_lock.py ...": these only.  Status 5 says that none of them belongs to this part.
 CHOSEN := $(if $(TESTS),$(TESTS) || { status=$$?; [ $$status -eq 5 ] || exit $$status; })
@@ -61,23 +59,21 @@ CHOSEN := $(if $(TESTS),$(TESTS) || { status=$$?; [ $$status -eq 5 ] || exit $$s
 test: test-computed test-measured
 
 test-computed: $(VENV)/installed-test
-	$(PYTEST) $(TOGETHER) -m "computes and not ($(LONG))" $(CHOSEN)
+	$(SEVERAL) --dist worksteal -m "computes and not ($(LONG))" $(CHOSEN)
 
 # One at a time: what runs beside a measurement is in its numbers.
 test-measured: $(VENV)/installed-test
 	$(PYTEST) -m "not (computes or $(LONG))" $(CHOSEN)
 
-test-all: test test-together test-beside test-rest
+test-all: test test-together test-rest
 
+# Whoever is done first takes what comes next; tests/conftest.py says what comes early, and what one process keeps.
 # SCHED_LABS_CASES: how many cases the properties are tried on, 1,000 in `make test`.
 test-together: $(VENV)/installed-test
-	SCHED_LABS_CASES=20000 $(PYTEST) $(TOGETHER) -m "computes and ($(LONG) or cases)" $(CHOSEN)
-
-test-beside: $(VENV)/installed-test
-	$(PYTEST) $(SEVERAL) --dist loadfile --no-loadscope-reorder -m beside $(CHOSEN)
+	SCHED_LABS_CASES=20000 $(SEVERAL) --dist loadscope --no-loadscope-reorder -m "computes and ($(LONG) or cases)" $(CHOSEN)
 
 test-rest: $(VENV)/installed-test
-	$(PYTEST) -m "($(LONG)) and not (computes or beside or variants)" $(CHOSEN)
+	$(PYTEST) -m "($(LONG)) and not (computes or variants)" $(CHOSEN)
 
 test-incidents: $(VENV)/installed-test
 	$(PYTEST) tests/test_incidents_live.py

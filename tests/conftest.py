@@ -20,7 +20,7 @@ import pytest
 from sched_labs.core import lock, registry
 from sched_labs.core.errors import SchedLabError
 from sched_labs.core.result import Result
-from sched_labs.kernels import snapshots
+from sched_labs.kernels import emulator, snapshots
 from sched_labs.testing import Watched, watched
 
 BUILD_S = 2400  # for all chapters, beside other programs
@@ -100,22 +100,25 @@ _COMPUTE = (
     "test_tables",
     "test_testing",
 )
-# What servers, other users, other Pythons and guests do, and not in what time: a file beside another one.
-_BESIDE = (
-    "test_book",
+# What servers, other users, other Pythons and guests do, and not in what time; the longest come first.
+# Each file shares what it starts, so that all of its tests are for one process.
+_WHOLE_FILES = (
+    "test_faults",
     "test_book_live",
     "test_book_server",
-    "test_demo",
-    "test_faults",
     "test_fleet_live",
-    "test_lent_groups",
-    "test_probe_users",
+    "test_kernels_live",
     "test_provision",
-    "test_vm",
     "test_wheel",
+    "test_lent_groups",
+    "test_demo",
+    "test_vm",
+    "test_probe_users",
 )
-# Fixtures of what runs workloads or looks at clocks, and of what is made once for several.
-_MEASURE = {"here", "live", "own_lock", "small_book", "tiny", "tiny_watched"}
+_ONE_PROCESS = (*_WHOLE_FILES, "test_courses", "test_pinning")
+_BUILDS_THE_BOOK = "test_every_cell_of_every_chapter_ran_to_its_end"
+# Fixtures of what runs workloads or looks at the clock, in those files too.
+_MEASURE = {"here", "live", "own_lock", "tiny", "tiny_watched"}
 VIRTUAL_LAB = "09-beat-eevdf"  # in virtual time: what else the machine does decides nothing
 
 
@@ -128,14 +131,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(mark)
         fixtures = set(getattr(item, "fixturenames", ()))
         measures = fixtures & _MEASURE or item.get_closest_marker("measures")
-        if (item.path.stem in _COMPUTE or "recorded_run" in fixtures) and not measures:
+        together = item.path.stem in _WHOLE_FILES or item.get_closest_marker("guests")
+        if together or ((item.path.stem in _COMPUTE or "recorded_run" in fixtures) and not measures):
             item.add_marker("computes")
-        elif item.get_closest_marker("computes"):
-            continue
-        elif item.path.stem in _BESIDE or item.get_closest_marker("guests"):
-            item.add_marker("beside")
-    # A guest takes long: whoever were to come to one at the end would keep all others waiting.
-    items.sort(key=lambda item: item.get_closest_marker("guests") is None)
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """What takes long comes first: whoever were to come to it at the end would keep all others waiting.
+
+    The book takes longest, and mostly waits; its pages are looked at when all else is under way.
+    """
+    if item.name == _BUILDS_THE_BOOK:
+        return 0
+    if item.path.stem in _WHOLE_FILES:
+        return 1 + _WHOLE_FILES.index(item.path.stem)
+    late = 2 if item.get_closest_marker("opened") else 0 if item.get_closest_marker("guests") else 1
+    return 1 + len(_WHOLE_FILES) + late
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadscope`, hand out what shares something: a file, an open page, or a test by itself."""
+    if config.getoption("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class BySharing(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path, _, name = nodeid.partition("::")
+            file, page = Path(path).stem, name.partition("[")[2]
+            return path if file in _ONE_PROCESS else page if page and file == "test_pages" else nodeid
+
+    return BySharing(config, log)
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -170,8 +198,13 @@ def pytest_configure() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _room_for_every_guest() -> None:
-    """A reader has fewer guests: in their room none of ours would be kept until its test runs again."""
+    """A reader has fewer guests: in their room none of ours would be kept until its test runs again.
+
+    Nor does a reader boot one beside other guests, a book that is built and a browser: it is not late then.
+    """
     snapshots.LIMIT_BYTES = 8 << 30
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        emulator.BOOT_DEADLINE_S = {timing: 3 * time_s for timing, time_s in emulator.BOOT_DEADLINE_S.items()}
 
 
 @pytest.fixture(scope="session")
