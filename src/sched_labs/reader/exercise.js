@@ -6,6 +6,7 @@
 
 const element = (tag, properties = {}, ...children) => {
   const made = Object.assign(document.createElement(tag), properties);
+  made.setAttribute("data-lm-suppress-shortcuts", ""); // JupyterLab takes keys from whatever has the focus otherwise
   made.append(...children);
   return made;
 };
