@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from sched_labs.core import registry
+from sched_labs.draw.base import INTERVAL
 from sched_labs.testing import CLAUSES, Subject, Watched, subject
 from sched_labs.testing.quoted import made_up
 
 SHIPPED = [(kind, machine) for kind in registry.names() for machine in registry.recorded_files(kind) or [""]]
+
+# Their figures show all waits, other quantiles, or sizes, and none of the intervals of their frames.
+WITHOUT_INTERVALS = {"inversion.waits", "policies.hog", "policies.sweep", "threads.touch"}
 
 
 @pytest.fixture(scope="module", params=SHIPPED, ids=lambda one: "-".join(filter(None, one)))
@@ -47,3 +52,11 @@ def test_other_numbers_in_its_alternative_text_would_be_found(recorded_run: Subj
     alt = re.sub(r"(?<![\w.,])\d[\d,]*\.\d+", moved, figure.alt)
     if alt != figure.alt:
         assert list(made_up(alt, [figure.data, *figure.also, recorded_run.table], {}))
+
+
+def test_a_legend_names_the_lines_of_intervals(recorded_run: Subject) -> None:
+    figure = recorded_run.figures["alone"]
+    ends = figure.data.filter(regex="(^|_)hi(_|$)").to_numpy(dtype=float)
+    drawn = bool(np.isfinite(ends).any()) and figure.kind not in WITHOUT_INTERVALS
+    labels = {text.get_text() for legend in figure.mpl.legends for text in legend.get_texts()}
+    assert (INTERVAL in labels) == drawn

@@ -211,6 +211,13 @@ def rows(ax: Axes, names: Sequence[str]) -> None:
     ax.grid(visible=False, axis="y")
 
 
+def across(ax: Axes, y: float, ends: Sequence[float]) -> None:
+    """The interval at the end of a bar, over whatever colours it crosses; nothing where it is unknown."""
+    if all(math.isfinite(end) for end in ends):
+        for width, name in ((4.6, style.PAPER), (2.0, style.INK)):
+            ax.plot(ends, [y, y], color=style.colour(name), linewidth=width, zorder=3)
+
+
 def note(ax: Axes, text: str, at: tuple[Any, Any], offset: tuple[float, float], **look: Any) -> None:
     """Write a small text so many points away from a place in the data."""
     ax.annotate(text, at, xytext=offset, textcoords="offset points", fontsize=style.SMALL, **look)

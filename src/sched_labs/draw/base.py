@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
+from numpy.typing import ArrayLike
 
 from ..core import registry
 from ..core.errors import ParameterError, ResultError
@@ -23,6 +24,7 @@ from ..core.store import at_home, write_bytes
 from . import axes, style, svg
 
 SUFFIXES = (".svg", ".png", ".pdf")
+INTERVAL = "interval over the trials"
 
 
 class Drawable(Protocol):
@@ -403,12 +405,15 @@ def also_in_legend(recorded: Drawable | None, predictions: Sequence[Prediction],
     return handles + [Line2D([], [], label=label, **dashed()) for label, _ in times_ns(predictions)]
 
 
-def interval_in_legend(role: str, *, upright: bool = False) -> Line2D:
-    """What a legend says of the line through a dot; of few trials it is their range, and the run says so."""
+def interval_in_legend(role: str, ends: ArrayLike, *, upright: bool = False) -> list[Line2D]:
+    """What a legend says of the line through a dot; of few trials it is their range, and the run says so.
+
+    ends: where such lines end; nothing is said where none is known, as of a single trial.
+    """
+    if not np.isfinite(np.asarray(ends, dtype=float)).any():
+        return []
     way: dict[str, Any] = {"marker": "|", "markersize": 12, "markeredgewidth": 2.4, "linestyle": "none"}
-    return Line2D(
-        [], [], label="interval over the trials", color=style.colour(role), **(way if upright else {})
-    )
+    return [Line2D([], [], label=INTERVAL, color=style.colour(role), **(way if upright else {}))]
 
 
 def also_drawn(recorded: Drawable | None, predictions: Sequence[Prediction]) -> str:

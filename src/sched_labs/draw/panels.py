@@ -113,7 +113,7 @@ def dots(
     pale     the rows of a recorded run, drawn behind
     """
     count = len(table)
-    handles = [interval_in_legend(style.INK)] if _with_intervals([table], panels) else []
+    handles = interval_in_legend(style.INK, _ends([table], panels))
     handles += _handles(recorded, predictions)
     with style.drawing():
         drawing = canvas((_HEAD + _ROW * count) * len(panels) + 24 + 20 * len(handles))
@@ -162,8 +162,7 @@ def lines(
     handles = [
         Line2D([], [], label=one.label, color=style.colour(one.role), marker=one.marker) for one in series
     ]
-    if _with_intervals([one.rows for one in series], panels):
-        handles.append(interval_in_legend(style.INK, upright=True))
+    handles += interval_in_legend(style.INK, _ends([one.rows for one in series], panels), upright=True)
     handles += _handles(recorded, predictions)
     with style.drawing():
         drawing = canvas(height * len(panels) + 30 + 20 * math.ceil(len(handles) / 2))
@@ -197,10 +196,10 @@ def _stack(drawing: Drawing, count: int) -> list[Axes]:
     return list(drawing.subplots(count, 1, squeeze=False)[:, 0])
 
 
-def _with_intervals(frames: Sequence[pd.DataFrame], panels: Sequence[Panel]) -> bool:
-    """Whether some value has an interval to be drawn: one trial has none."""
-    ends = [end for panel in panels for end in (panel.low, panel.high) if end]
-    return any(frame[ends].notna().to_numpy().any() for frame in frames)
+def _ends(frames: Sequence[pd.DataFrame], panels: Sequence[Panel]) -> list[float]:
+    """Where the intervals of all values end."""
+    columns = [panel.high for panel in panels if panel.low and panel.high]
+    return [float(end) for frame in frames for column in columns for end in frame[column]]
 
 
 def _marks(panel: Panel, predictions: Sequence[Prediction]) -> list[float]:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Predictions, also_in_legend, canvas, columns, draws, each
+from sched_labs.draw.base import (
+    Drawable,
+    Figure,
+    Predictions,
+    also_in_legend,
+    canvas,
+    columns,
+    draws,
+    each,
+    interval_in_legend,
+)
 from sched_labs.draw.panels import check_predictions
 
 KIND = "isolation.cpuset"
@@ -41,17 +50,13 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     table = frame(result)
     pale = None if recorded is None else frame(recorded).set_index("condition")
     with style.drawing():
-        drawing = canvas(104 + 44 * len(table) + 20 * (recorded is not None))
+        drawing = canvas(122 + 44 * len(table) + 20 * (recorded is not None))
         ax = drawing.add_subplot()
         for y, row in enumerate(each(table)):
             colour = style.OWN if row.condition == "alone" else style.RIVAL
             ax.barh(y, 100, height=0.6, color=style.colour(colour if colour == style.RIVAL else style.FLOOR))
             ax.barh(y, row.cpu_percent, height=0.6, color=style.colour(style.OWN))
-            if np.isfinite(row.cpu_lo_percent) and np.isfinite(row.cpu_hi_percent):
-                ax.plot(
-                    [row.cpu_lo_percent, row.cpu_hi_percent], [y, y], color=style.colour(style.PAPER),
-                    linewidth=1.6,
-                )  # fmt: skip
+            axes.across(ax, y, [row.cpu_lo_percent, row.cpu_hi_percent])
             if pale is not None and row.condition in pale.index:
                 value = float(pale["cpu_percent"][row.condition])
                 ax.plot(
@@ -75,6 +80,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             Patch(color=style.colour(style.OWN), label="the thread"),
             Patch(color=style.colour(style.RIVAL), label="others, or nobody"),
         ]
+        handles += interval_in_legend(style.INK, table["cpu_hi_percent"])
         handles += also_in_legend(recorded, (), marker="D", linestyle="none")
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
     return Figure(

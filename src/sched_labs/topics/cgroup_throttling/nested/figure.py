@@ -12,7 +12,17 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Predictions, also_in_legend, canvas, columns, draws, each
+from sched_labs.draw.base import (
+    Drawable,
+    Figure,
+    Predictions,
+    also_in_legend,
+    canvas,
+    columns,
+    draws,
+    each,
+    interval_in_legend,
+)
 from sched_labs.draw.panels import check_predictions
 
 KIND = "nested.groups"
@@ -49,7 +59,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         for ax in (above, below):
             axes.rows(ax, [WORDS[str(name)] for name in table["condition"]])
             ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
-        drawing.legend(handles=_handles(recorded), loc="outside upper left", ncols=2)
+        drawing.legend(handles=_handles(table, recorded), loc="outside upper left", ncols=2)
     return Figure(
         drawing, alt=_alt(table), caption=_caption(table), data=table, title="Groups inside a limited group"
     )
@@ -58,9 +68,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 def _shares(ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None) -> None:
     for y, row in enumerate(each(table)):
         ax.barh(y, row.cpu_percent, height=0.6, color=style.colour(style.OWN))
-        if np.isfinite(row.cpu_lo_percent) and np.isfinite(row.cpu_hi_percent):
-            ends = [row.cpu_lo_percent, row.cpu_hi_percent]
-            ax.plot(ends, [y, y], color=style.colour(style.NEUTRAL), linewidth=1.6)
+        axes.across(ax, y, [row.cpu_lo_percent, row.cpu_hi_percent])
         if np.isfinite(row.own_limit_percent):
             ax.plot([row.own_limit_percent] * 2, [y - 0.4, y + 0.4], color=style.colour(style.THROTTLED))
         if pale is not None and row.condition in pale.index:
@@ -94,7 +102,7 @@ def _periods(ax: Axes, table: pd.DataFrame) -> None:
     ax.set_title("Throttled periods, by whose cpu.stat")
 
 
-def _handles(recorded: Drawable | None) -> list[Any]:
+def _handles(table: pd.DataFrame, recorded: Drawable | None) -> list[Any]:
     throttled = style.colour(style.THROTTLED)
     handles: list[Any] = [
         Patch(color=style.colour(style.OWN), label="the inner group"),
@@ -102,6 +110,7 @@ def _handles(recorded: Drawable | None) -> list[Any]:
         Line2D([], [], color=throttled, label="the inner group's own limit"),
         Line2D([], [], color=throttled, linestyle=(0, (1, 2)), label="the limit around both"),
     ]
+    handles += interval_in_legend(style.INK, table["cpu_hi_percent"])
     handles += also_in_legend(recorded, (), marker="D", linestyle="none")
     return handles
 

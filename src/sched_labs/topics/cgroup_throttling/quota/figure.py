@@ -20,6 +20,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     recorded_name,
     times_ns,
 )
@@ -177,6 +178,7 @@ def _formula(
         if np.isfinite(row.stall_lo_ns) and np.isfinite(row.stall_hi_ns):
             ax.plot([row.formula_stall_ns] * 2, [row.stall_lo_ns, row.stall_hi_ns], color=colour, zorder=3)
         ax.plot(row.formula_stall_ns, row.stall_ns, "o", color=colour, zorder=3.5)
+    handles += interval_in_legend(style.THROTTLED, table["stall_hi_ns"], upright=True)
     handles += [ax.axhline(ns, label=label, **dashed()) for label, ns in times_ns(predictions)]
     ax.set_xlabel("the rest of the period: period − quota")
     ax.set_ylabel("stall")
@@ -288,6 +290,7 @@ def draw_threads(result: Drawable, recorded: Drawable | None, predictions: Predi
             handles += ax.plot(
                 table["threads"], table["ran_ns"], "o", color=colour, zorder=3.5, label="measured"
             )
+        handles += interval_in_legend(style.THROTTLED, table["ran_hi_ns"], upright=True)
         handles += [ax.axhline(ns, label=label, **dashed()) for label, ns in times_ns(predictions)]
         ax.set_xlabel("threads that never sleep")
         ax.set_ylabel("until the quota is used up")

@@ -19,6 +19,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     recorded_name,
     times_ns,
 )
@@ -78,6 +79,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             handles[0].set_label(recorded_name(recorded))
         handles += _curve(top, bursts, "burst", style.WARMUP)
         _curve(bottom, _even(table), "spacing_ns", style.WARMUP)
+        handles += interval_in_legend(style.WARMUP, table["extra_hi_ns"], upright=True)
         for label, ns in times_ns(predictions):
             handles.append(top.axhline(ns, label=label, **dashed()))
             bottom.axhline(ns, **dashed())

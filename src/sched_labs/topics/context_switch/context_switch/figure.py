@@ -20,6 +20,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     listed,
     times_ns,
 )
@@ -226,6 +227,7 @@ def _handles(table: pd.DataFrame, recorded: Drawable | None, predictions: Predic
     handles.append(
         sample("its system calls, alone", style.ALONE, marker="|", markersize=11, markeredgewidth=2.4)
     )
+    handles += interval_in_legend(style.DIRECT, judged(table)["net_hi_ns"])
     if table["flagged"].any():
         handles.append(
             sample(

@@ -18,6 +18,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     recorded_name,
     times_ns,
 )
@@ -74,6 +75,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         )
         known = table[np.isfinite(table["switch_lo_ns"]) & np.isfinite(table["switch_hi_ns"])]
         ax.vlines(known["threads"], known["switch_lo_ns"], known["switch_hi_ns"], color=direct, linewidth=1.6)
+        handles += interval_in_legend(style.DIRECT, known["switch_hi_ns"], upright=True)
         for label, ns in times_ns(predictions):
             handles.append(ax.axhline(ns, label=label, **dashed()))
         ax.set_xlabel("threads that are ready to run on the CPU")

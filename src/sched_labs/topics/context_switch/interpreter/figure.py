@@ -84,7 +84,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             Patch(color=alone, alpha=0.5, label="the calls, one thread: no switch"),
             Patch(color=switch, label="what a second thread adds"),
         ]
-        handles.append(interval_in_legend(style.INK))
+        handles += interval_in_legend(style.INK, table["tax_hi_ns"])
         if recorded is not None:
             name = recorded_name(recorded)
             tick = Line2D(

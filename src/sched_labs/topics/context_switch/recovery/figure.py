@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from sched_labs.draw import axes, style
 from sched_labs.draw.base import (
+    INTERVAL,
     Drawable,
     Figure,
     Predictions,
@@ -97,11 +99,12 @@ def _axes(ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, predictions:
 
 def _curves(ax: Axes, table: pd.DataFrame, sets: pd.DataFrame) -> list[Any]:
     colour, handles = style.colour(style.WARMUP), []
+    band: dict[str, Any] = {"color": colour, "alpha": 0.16, "linewidth": 0}
     for number, (working_set, rows) in enumerate(table.groupby("working_set_bytes", sort=True)):
         x, y = rows["since_ns"].to_numpy(float), rows["ratio"].to_numpy(float)
         low, high = rows["ratio_lo"].to_numpy(float), rows["ratio_hi"].to_numpy(float)
         if np.isfinite(low).all() and np.isfinite(high).all():
-            ax.fill_between(x, low, high, color=colour, alpha=0.16, linewidth=0, zorder=2)
+            ax.fill_between(x, low, high, zorder=2, **band)
         marker = _MARKERS[number % len(_MARKERS)]
         size = float(str(working_set))
         handles += ax.plot(
@@ -117,7 +120,8 @@ def _curves(ax: Axes, table: pd.DataFrame, sets: pd.DataFrame) -> list[Any]:
         row = next(each(sets[sets["working_set_bytes"] == size]), None)
         if row is not None and row.recovered and row.seen:
             _mark(ax, row.recovered_ns)
-    return handles
+    known = np.isfinite(table["ratio_hi"]).any()
+    return [*handles, Patch(label=INTERVAL, **band)] if known else handles
 
 
 def _mark(ax: Axes, when_ns: float) -> None:

@@ -22,6 +22,7 @@ from sched_labs.draw.base import (
     draws,
     each,
     highest,
+    interval_in_legend,
     machine_name,
     provenance,
 )
@@ -172,7 +173,7 @@ def _curves(ax: Axes, table: pd.DataFrame) -> list[Any]:
             markeredgewidth=1.8,
             label=f"warm-up, {access} access",
         )
-    return handles
+    return handles + interval_in_legend(style.WARMUP, table["extra_hi_ns"], upright=True)
 
 
 def _join(ax: Axes, x: Any, y: Any, seen: Any, **look: Any) -> None:

@@ -79,7 +79,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             _panel(ax, table[table["placement"] == place], pale)
             ax.set_title(PLACES.get(place, place))
         panels[-1].set_xlabel("switches per call of sched_yield")
-        drawing.legend(handles=_handles(recorded), loc="outside upper left", ncols=2)
+        drawing.legend(handles=_handles(table, recorded), loc="outside upper left", ncols=2)
     return Figure(
         drawing,
         alt=_alt(table),
@@ -119,12 +119,12 @@ def _same(pale: pd.DataFrame, row: object) -> float | None:
     return None if match.empty else float(match["switches_per_yield"].iloc[0])
 
 
-def _handles(recorded: Drawable | None) -> list[Any]:
+def _handles(table: pd.DataFrame, recorded: Drawable | None) -> list[Any]:
     handles: list[Any] = [
         Patch(color=style.colour(style.PREEMPTED), label="counted as involuntary"),
         Patch(color=style.colour(style.WAKEUP), label="counted as voluntary"),
     ]
-    handles.append(interval_in_legend(style.INK))
+    handles += interval_in_legend(style.INK, table["switches_hi_per_yield"])
     if recorded is not None:
         handles.append(Patch(color=style.colour(style.RECORDED), label=recorded_name(recorded)))
     return handles

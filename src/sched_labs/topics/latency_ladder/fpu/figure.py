@@ -23,6 +23,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     listed,
     times_ns,
 )
@@ -123,6 +124,7 @@ def _handles(
 ) -> list[Any]:
     direct, paper = style.colour(style.DIRECT), style.colour(style.PAPER)
     handles: list[Any] = [Line2D([], [], color=direct, marker="o", label="registers filled")]
+    handles += interval_in_legend(style.DIRECT, table["extra_hi_ns"])
     if not table["seen"].all():
         handles.append(
             Line2D(

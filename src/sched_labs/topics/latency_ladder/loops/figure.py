@@ -20,6 +20,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     listed,
     times_ns,
 )
@@ -90,7 +91,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             ax.tick_params(axis="x", bottom=False, labelbottom=False)
         drawing.set_layout_engine("constrained", h_pad=7 / 72)
         panels[-1].set_xlabel("time per switch")
-        drawing.legend(handles=_handles(recorded, predictions), loc="outside upper left", ncols=2)
+        drawing.legend(handles=_handles(table, recorded, predictions), loc="outside upper left", ncols=2)
     return Figure(
         drawing,
         alt=_alt(table),
@@ -150,7 +151,7 @@ def _count(counted: float) -> str:
     return f"{counted:.1f} counted" if counted >= 0.05 else "none counted"
 
 
-def _handles(recorded: Drawable | None, predictions: Predictions) -> list[Line2D]:
+def _handles(table: pd.DataFrame, recorded: Drawable | None, predictions: Predictions) -> list[Line2D]:
     handles = [
         Line2D(
             [],
@@ -164,6 +165,7 @@ def _handles(recorded: Drawable | None, predictions: Predictions) -> list[Line2D
         ),
         Line2D([], [], label="divided by counted switches", color=style.colour(style.DIRECT), marker="o"),
     ]
+    handles += interval_in_legend(style.DIRECT, table["counted_hi_ns"])
     return handles + also_in_legend(recorded, predictions, marker="o", markersize=9, linestyle="none")
 
 

@@ -23,6 +23,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     listed,
     times_ns,
 )
@@ -177,6 +178,7 @@ def _handles(table: pd.DataFrame, recorded: Drawable | None, predictions: Predic
         for name, label in labels.items()
         if name in present
     ]
+    handles += interval_in_legend(style.ALONE, table["cost_hi_ns"])
     return handles + also_in_legend(recorded, predictions, marker="o", markersize=9, linestyle="none")
 
 

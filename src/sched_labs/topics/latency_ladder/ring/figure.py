@@ -21,6 +21,7 @@ from sched_labs.draw.base import (
     draws,
     each,
     highest,
+    interval_in_legend,
     listed,
     times_ns,
 )
@@ -159,6 +160,7 @@ def _handles(
         handles.append(
             Line2D([], [], color=warm, marker="o", mfc=paper, markeredgewidth=1.6, ls="none", label=text)
         )
+    handles += interval_in_legend(style.WARMUP, table["net_hi_ns"], upright=True)
     return handles + also_in_legend(recorded, predictions)
 
 

@@ -24,6 +24,7 @@ from sched_labs.draw.base import (
     draws,
     each,
     highest,
+    interval_in_legend,
     listed,
     times_ns,
 )
@@ -92,6 +93,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
                     zorder=2,
                 )
         handles = [*_lines(ax, table), *_floor(ax, table)]
+        handles += interval_in_legend(style.WARMUP, table["extra_hi_ns"], upright=True)
         for _, ns in times_ns(predictions):
             ax.axhline(ns, **dashed())
         handles += also_in_legend(recorded, predictions)

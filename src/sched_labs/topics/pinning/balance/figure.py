@@ -22,6 +22,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     times_ns,
 )
 
@@ -74,7 +75,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     pale = None if recorded is None else frame(recorded)
     marks = times_ns(predictions)
     hogs = drawn.hog.nunique()
-    entries = 2 * (hogs > 0) + 2 + len(marks) + (recorded is not None)
+    entries = 2 * (hogs > 0) + 3 + len(marks) + (recorded is not None)
     with style.drawing():
         drawing = canvas(76 + (64 + 15 * hogs) * (hogs > 0) + 27 * len(table) + 20 * entries)
         drawing.set_layout_engine("constrained", h_pad=7 / 72)
@@ -145,8 +146,11 @@ def _times(
     ax.set_xlabel("after they were let go")
     ax.set_title("All starts (number: the first)", loc="left", x=0.0)
     return [
-        Line2D([], [], label=label, color=style.colour(role), marker=marker)
-        for _, role, marker, label in looks
+        *(
+            Line2D([], [], label=label, color=style.colour(role), marker=marker, linestyle="none")
+            for _, role, marker, label in looks
+        ),
+        *interval_in_legend(style.INK, table[["first_hi_ns", "spread_hi_ns"]]),
     ]
 
 

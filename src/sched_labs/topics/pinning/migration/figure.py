@@ -21,6 +21,7 @@ from sched_labs.draw.base import (
     draws,
     each,
     highest,
+    interval_in_legend,
     machine_name,
     times_ns,
 )
@@ -151,6 +152,7 @@ def _handles(table: pd.DataFrame, recorded: Drawable | None, marks: Sequence[tup
                 [], [], color=warm, marker="o", linestyle="none", alpha=FAINT, label="faint: inside the noise"
             )
         )
+    handles += interval_in_legend(style.WARMUP, moved["warmup_hi_ns"], upright=True)
     if recorded is not None:
         label = f"both, written, recorded: {machine_name(recorded.machine)}"
         handles.append(Line2D([], [], color=style.colour(style.RECORDED), linewidth=4, label=label))

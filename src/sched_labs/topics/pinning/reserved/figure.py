@@ -9,7 +9,17 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Predictions, canvas, columns, draws, each, machine_name
+from sched_labs.draw.base import (
+    Drawable,
+    Figure,
+    Predictions,
+    canvas,
+    columns,
+    draws,
+    each,
+    interval_in_legend,
+    machine_name,
+)
 from sched_labs.draw.panels import check_predictions
 
 KIND = "reserved.residents"
@@ -69,7 +79,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     pale = None if recorded is None else frame(recorded)
     names = list(dict.fromkeys(shown["row_name"]))
     with style.drawing():
-        drawing = canvas(110 + 24 * len(names) + 20 * (recorded is not None))
+        drawing = canvas(128 + 24 * len(names) + 20 * (recorded is not None))
         ax = drawing.add_subplot()
         ax.set_xscale("log")
         high = max([10.0, *shown["per_s"]]) * 3
@@ -97,6 +107,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             for name in _MARKERS
             if name in set(table["condition"])
         ]
+        pinned = shown[shown["condition"] == "pinned"]
+        handles += interval_in_legend(style.SYSTEM, pinned["per_hi_s"])
         if recorded is not None:
             label = f"pinned, recorded: {machine_name(recorded.machine)}"
             handles.append(

@@ -93,7 +93,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             handles.append(
                 Line2D([], [], linestyle="none", marker=marker, color=style.colour(name), label=label)
             )
-        handles.append(interval_in_legend(style.INK))
+        handles += interval_in_legend(style.INK, table["speed_hi_share"])
         handles += also_in_legend(recorded, (), linestyle="none", marker="o")
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
     return Figure(

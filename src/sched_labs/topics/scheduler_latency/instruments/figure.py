@@ -17,6 +17,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     recorded_name,
     times_ns,
 )
@@ -61,13 +62,13 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     conditions = list(table["condition"].unique())
     marks = times_ns(predictions)
     with style.drawing():
-        extra = 26 * (len(marks) + (pale is not None))
+        extra = 26 * (1 + len(marks) + (pale is not None))
         drawing = canvas(70 + extra + 46 * len(conditions) + 26 * len(table))
         heights = [1 + (table["condition"] == name).sum() for name in conditions]
         panels = drawing.subplots(
             len(conditions), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
         )[:, 0]
-        handles: list[Any] = []
+        handles: list[Any] = interval_in_legend(style.INK, table["mean_hi_ns"])
         for ax, condition in zip(panels, conditions, strict=True):
             rows = table[table["condition"] == condition]
             places = np.arange(len(rows))[::-1]
@@ -99,7 +100,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         axes.log_time(panels[-1], "x", values.min() / 2, values.max() * 2)
         panels[-1].set_xlabel("mean wait")
         if handles:
-            drawing.legend(handles=handles, loc="outside upper left")
+            drawing.legend(handles=handles, loc="outside upper left", ncols=1)
     return Figure(
         drawing,
         alt=(_alt(table, result.summary())),

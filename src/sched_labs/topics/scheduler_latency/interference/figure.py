@@ -87,8 +87,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             )
             for _, hatch, words in _BARS.values()
         ]
-        if np.isfinite(table.ms_per_s_hi).any():  # one trial has no interval
-            handles.append(interval_in_legend(style.INK))
+        handles += interval_in_legend(style.INK, table["ms_per_s_hi"])
         recordings: list[tuple[float, float]] = []
         places, labels = [], []
         for row in each(table):

@@ -60,7 +60,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         drawing = canvas(146 + 52 * len(table) + 26 * (bool(predictions) + (recorded is not None)))
         ax = drawing.add_subplot()
         places = np.arange(len(table))[::-1]
-        handles: list[Any] = [interval_in_legend(style.INK)]
+        handles: list[Any] = interval_in_legend(style.INK, table["added_hi_ns"])
         for place, row in zip(places, each(table), strict=True):
             colour = style.colour(_COLOURS.get(row.observer, style.NEUTRAL))
             ax.barh(place, row.added_ns, height=0.5, color=colour, alpha=0.85, zorder=2)

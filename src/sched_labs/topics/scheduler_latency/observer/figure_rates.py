@@ -7,7 +7,17 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Predictions, canvas, columns, draws, each, recorded_name
+from sched_labs.draw.base import (
+    Drawable,
+    Figure,
+    Predictions,
+    canvas,
+    columns,
+    draws,
+    each,
+    interval_in_legend,
+    recorded_name,
+)
 
 from .figure import name_of
 
@@ -75,7 +85,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{axes.number_text(value)} %"))
         ax.set_xlabel("switches a second, when nobody watches")
         ax.set_ylabel("slower by")
-        drawing.legend(loc="outside upper left", ncols=1)
+        handles = [
+            *ax.get_legend_handles_labels()[0],
+            *interval_in_legend(style.INK, table["slower_hi_percent"], upright=True),
+        ]
+        drawing.legend(handles=handles, loc="outside upper left", ncols=1)
     return Figure(
         drawing,
         alt=_alt(table),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -21,6 +20,7 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
+    interval_in_legend,
     listed,
     percents,
 )
@@ -59,9 +59,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         for y, row in enumerate(each(table)):
             ax.barh(y, 100, height=0.6, color=style.colour(style.FLOOR))
             ax.barh(y, row.second_percent, height=0.6, color=style.colour(style.OWN))
-            if np.isfinite(row.second_lo_percent) and np.isfinite(row.second_hi_percent):
-                ax.plot([row.second_lo_percent, row.second_hi_percent], [y, y],
-                        color=style.colour(style.PAPER), linewidth=1.6)  # fmt: skip
+            axes.across(ax, y, [row.second_lo_percent, row.second_hi_percent])
             for look in ({"color": style.colour(style.PAPER), "linewidth": 6}, tick):
                 ax.plot([row.by_nice_percent] * 2, [y - 0.38, y + 0.38], zorder=3, **look)
             axes.beside(ax, y, f"{axes.number_text(row.second_percent, 2)} %", _COLUMN, "bold")
@@ -81,6 +79,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         handles = [
             Patch(color=style.colour(style.OWN), label="what the second hog had"),
             Line2D([], [], label="what its nice value alone would say", **tick),
+            *interval_in_legend(style.INK, table["second_hi_percent"]),
             *also_in_legend(recorded, (), marker="D", linestyle="none"),
             *(Line2D([], [], label=text, **dashed()) for text, _ in marks),
         ]

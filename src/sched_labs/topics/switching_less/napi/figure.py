@@ -123,7 +123,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
                    markerfacecolor=face)
             for (words, role), face in ((_BESIDE, style.colour(_BESIDE[1])), (_ALONE, "none"))
         ]  # fmt: skip
-        handles.append(interval_in_legend(_BESIDE[1]))
+        handles += interval_in_legend(_BESIDE[1], table.p99_hi_ns)
         handles += also_in_legend(recorded, (), **{**tick, "markersize": 14})
         handles += [Line2D([], [], label=text, **dashed()) for text, _ in marks]
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
