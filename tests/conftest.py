@@ -130,6 +130,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.path.stem in files and item.name != _ONE_GUEST:
                 item.add_marker(mark)
         fixtures = set(getattr(item, "fixturenames", ()))
+        if "browser" in fixtures:
+            item.add_marker("pages")
         measures = fixtures & _MEASURE or item.get_closest_marker("measures")
         together = item.path.stem in _WHOLE_FILES or item.get_closest_marker("guests")
         if together or ((item.path.stem in _COMPUTE or "recorded_run" in fixtures) and not measures):

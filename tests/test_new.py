@@ -44,6 +44,7 @@ def installed(course: Path, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.system
 def test_a_course_begins_with_an_experiment_in_an_empty_folder(tmp_path: Path) -> None:
     """The afternoon of a stranger, but for the thirty lines of C."""
     course = tmp_path / "nap-times"

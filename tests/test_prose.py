@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 CHAPTERS = {part.short: part for part in chapters(checkout(ROOT))}
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize("chapter", CHAPTERS.values(), ids=lambda part: part.name)
 def test_every_sentence_is_true_on_every_machine(
     chapter: Chapter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

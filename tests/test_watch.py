@@ -124,6 +124,7 @@ def test_a_command_has_its_own_status(script: str, status: int) -> None:
         assert command.wait() == status
 
 
+@pytest.mark.computes
 def test_a_command_that_runs_on_is_ended_with_all_that_it_started() -> None:
     with Command(["sh", "-c", "sleep 100 & sleep 100; true"]) as command:
         command.begin()
@@ -194,6 +195,7 @@ def test_what_a_command_starts_is_seen(helper: bool) -> None:
         assert set(busy["tid"]) <= set(edges["prev_tid"]) | set(edges["next_tid"])
 
 
+@pytest.mark.computes
 def test_a_program_that_ends_at_once_is_reported(helper: bool) -> None:
     result = watch(["true"], progress=False, save=False)
     assert result.records("findings")
@@ -230,6 +232,7 @@ class Storm(target.Target):
     whole = staticmethod(looks.threads)
 
 
+@pytest.mark.computes
 def test_a_storm_of_threads_fills_no_memory_and_those_without_a_row_are_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -329,6 +332,7 @@ def test_a_thread_that_is_woken_while_it_is_looked_at_has_no_unknown_sleep(
     assert looks.sleep_of(asleep) == kind
 
 
+@pytest.mark.computes
 def test_an_interrupt_reports_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runqlat, "available", lambda: NO_HELPER)
     with Command([PYTHON, "-c", SPIN]) as command:
@@ -948,6 +952,7 @@ def test_the_status_and_the_output_of_the_command_are_passed_on(tmp_path: Path) 
     assert cli("--pid", "999999999").returncode == 2
 
 
+@pytest.mark.computes
 def test_the_page_needs_no_network(helper: bool, tmp_path: Path) -> None:
     result = watch([PYTHON, "-c", "for _ in range(10**7): pass"], progress=False, save=False)
     result.parameters["program"] = "<b>&"
@@ -962,6 +967,7 @@ def test_the_page_needs_no_network(helper: bool, tmp_path: Path) -> None:
     assert ("Who had the CPU after whom" in text) is helper
 
 
+@pytest.mark.computes
 def test_stacks_are_kept_and_folded(helper: bool, tmp_path: Path) -> None:
     script = "import time\nfor _ in range(20): time.sleep(0.01)"
     result = watch([PYTHON, "-c", script], stacks=True, progress=False, save=False)
@@ -976,6 +982,7 @@ def test_stacks_are_kept_and_folded(helper: bool, tmp_path: Path) -> None:
     assert any("nanosleep" in row["at"] and row["waker"] == "an interrupt" for row in wakers.table(result))
 
 
+@pytest.mark.computes
 def test_ctrl_c_ends_the_watch_with_a_report() -> None:
     with subprocess.Popen([PYTHON, "-c", SPIN]) as watched:
         words = [PYTHON, "-m", "sched_labs", "watch", "--pid", str(watched.pid), "--seconds", "60"]
@@ -1002,6 +1009,7 @@ def sleeping() -> Iterator[str]:
         process.kill()
 
 
+@pytest.mark.computes
 def test_a_reader_that_has_seen_enough_costs_no_file(sleeping: str, tmp_path: Path) -> None:
     kept, table = tmp_path / "kept.json", tmp_path / "threads.csv"
     words = ["--pid", sleeping, "--seconds", "0.2", "--json", str(kept), "--export", str(table)]
@@ -1016,6 +1024,7 @@ def test_a_reader_that_has_seen_enough_costs_no_file(sleeping: str, tmp_path: Pa
     assert load(kept).data["pid"].tolist() == pd.read_csv(table)["pid"].tolist() == [int(sleeping)]
 
 
+@pytest.mark.computes
 def test_a_file_that_cannot_be_written_costs_no_other(sleeping: str, tmp_path: Path) -> None:
     table = tmp_path / "threads.csv"
     words = ["--pid", sleeping, "--seconds", "0.2", "--table", "threads"]
@@ -1027,6 +1036,7 @@ def test_a_file_that_cannot_be_written_costs_no_other(sleeping: str, tmp_path: P
         assert refused.returncode == 2 and "Cannot write" in refused.stderr and not refused.stdout
 
 
+@pytest.mark.computes
 def test_what_ends_the_watch_is_told_to_its_command() -> None:
     words = [PYTHON, "-m", "sched_labs", "watch", "--", "sleep", "1000"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -1046,6 +1056,7 @@ def test_what_ends_the_watch_is_told_to_its_command() -> None:
     assert "Stopped early" in errors
 
 
+@pytest.mark.computes
 def test_a_helper_that_is_gone_leaves_what_proc_told(monkeypatch: pytest.MonkeyPatch, sleeping: str) -> None:
     def stop(seen: Any) -> None:
         raise ProbeError("The privileged helper ended unexpectedly.")
@@ -1057,6 +1068,7 @@ def test_a_helper_that_is_gone_leaves_what_proc_told(monkeypatch: pytest.MonkeyP
     assert any("ended unexpectedly" in note.text for note in result.notes)
 
 
+@pytest.mark.computes
 def test_a_name_steers_no_terminal_and_may_be_any_bytes(sleeping: str, tmp_path: Path) -> None:
     result = watch(pid=int(sleeping), seconds=0.1, progress=False, save=False)
     result.data["name"] = "\x1b[2J\r"

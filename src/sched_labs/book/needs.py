@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
+import functools
 from collections.abc import Sequence
 from types import CodeType
 
@@ -37,6 +38,7 @@ def needed(cells: Sequence[str], chosen: Sequence[int], ran: Sequence[int]) -> l
     return sorted(run)
 
 
+@functools.lru_cache(1000)  # a page's cells, looked at for each that is asked for
 def _look(code: str) -> tuple[set[str], set[str]]:
     """The names that a cell uses before it gives them a value, and those that it gives one."""
     try:
