@@ -154,27 +154,59 @@ def test_warmup_draws_every_value_of_its_frame_and_nothing_else() -> None:
     result = made_warmup()
     table = warmup.frame(result)
     figure = figures.draw(result)
-    expected = sorted(zip(table["working_set_bytes"].astype(float), table["extra_ns"], strict=True))
-    assert points(figure, style.WARMUP) == expected
+    assert points(figure, style.WARMUP) == sorted(on_its_axis(figure, table))
     assert figure.data.equals(table)
-    (direct,) = (
-        line for line in figure.mpl.axes[0].get_lines() if line.get_color() == style.colour(style.DIRECT)
-    )
-    assert list(direct.get_ydata()) == list(table.loc[table["access"] == "random", "direct_ns"])
+    for ax, (_, rows) in zip(figure.mpl.axes, table.groupby("access"), strict=True):
+        (direct,) = (line for line in ax.get_lines() if line.get_color() == style.colour(style.DIRECT))
+        assert list(direct.get_ydata()) == list(rows["direct_ns"])
+
+
+def on_its_axis(figure: figures.Figure, table: pd.DataFrame) -> list[tuple[float, float]]:
+    """Where the points of a warm-up belong: what its axis does not reach stands at the lower edge."""
+    low = figure.mpl.axes[0].get_ylim()[0]
+    return list(zip(table["working_set_bytes"].astype(float), table["extra_ns"].clip(low), strict=True))
+
+
+def test_warmup_marks_what_its_axis_does_not_reach() -> None:
+    result = made_warmup()
+    figure = figures.draw(result)
+    low = figure.mpl.axes[0].get_ylim()[0]
+    assert low < result.table.loc[result.table["seen"], "extra_ns"].min(), "what is seen is on the axis"
+    edge = {
+        (float(x), float(y))
+        for ax in figure.mpl.axes
+        for line in ax.get_lines()
+        if line.get_marker() == "v"
+        for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+    }
+    below = result.table[result.table["extra_ns"] < low]
+    assert edge == {(float(size), low) for size in below["working_set_bytes"]} and edge
+    assert "below the axis" in {text.get_text() for text in figure.mpl.legends[0].get_texts()}
+
+
+def test_each_panel_of_a_warmup_says_its_own_message() -> None:
+    result = made_warmup()
+    random, sequential = (ax.get_title(loc="left") for ax in figures.draw(result).mpl.axes)
+    assert random == "Random access: up to 66 µs (2 MiB)"
+    result.table.loc[result.table["access"] == "sequential", "seen"] = False
+    assert figures.draw(result).mpl.axes[1].get_title(loc="left") != sequential
+    assert "nothing stands clear" in figures.draw(result).mpl.axes[1].get_title(loc="left")
 
 
 def test_warmup_draws_what_is_inside_the_floor_hollow() -> None:
     result = made_warmup()
     table = warmup.frame(result)
+    figure = figures.draw(result)
     hollow = {
         (float(x), float(y))
-        for line in figures.draw(result).mpl.axes[0].get_lines()
-        if line.get_marker() in ("o", "s") and line.get_markerfacecolor() == style.colour(style.PAPER)
+        for ax in figure.mpl.axes
+        for line in ax.get_lines()
+        if line.get_marker() in ("o", "v") and line.get_markerfacecolor() == style.colour(style.PAPER)
         for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
     }
     unseen = table[~table["seen"]]
     assert len(unseen) > 0
-    assert hollow == set(zip(unseen["working_set_bytes"].astype(float), unseen["extra_ns"], strict=True))
+    assert hollow == set(on_its_axis(figure, unseen))
 
 
 def test_warmup_takes_the_partner_that_displaces_most() -> None:
@@ -185,7 +217,7 @@ def test_warmup_takes_the_partner_that_displaces_most() -> None:
     table = warmup.frame(result)
     assert set(table["partner_bytes"]) == {4 * MIB}
     assert not table["extra_ns"].isin([1.0, 2.0]).any()
-    assert "4 MiB" in figures.draw(result).mpl.axes[0].get_xlabel()
+    assert "4 MiB" in figures.draw(result).mpl.axes[-1].get_xlabel()
 
 
 def test_warmup_says_so_when_nothing_is_seen() -> None:

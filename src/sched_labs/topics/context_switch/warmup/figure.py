@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
 
 from sched_labs.core.errors import ParameterError, ResultError
 from sched_labs.draw import axes, style
@@ -23,8 +26,8 @@ from sched_labs.draw.base import (
     each,
     highest,
     interval_in_legend,
-    machine_name,
     provenance,
+    recorded_name,
 )
 
 KIND = "warmup.sweep"
@@ -32,9 +35,7 @@ _COLUMNS = (
     "access", "working_set_bytes", "partner_bytes", "alone_ns", "extra_ns", "extra_lo_ns", "extra_hi_ns",
     "floor_ns", "seen", "direct_ns", "direct_lo_ns", "direct_hi_ns",
 )  # fmt: skip
-# Both kinds of access are warm-up and keep its colour; the marker and the weight tell them apart.
-_MARKERS = {"random": "o", "sequential": "s"}
-_WIDTHS = {"random": 2.6, "sequential": 1.5}
+_BELOW = "v"  # the marker of a value that the axis does not reach
 
 
 def frame(result: Drawable) -> pd.DataFrame:
@@ -65,23 +66,30 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 @draws(KIND, short_times=True)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
-    """Draw warm-up and direct cost per switch against the working set, caches marked."""
+    """A panel for each access pattern: warm-up and direct cost of a switch against the working set."""
     table = frame(result)
-    pale = None if recorded is None else _same_access(frame(recorded), table)
+    pale = None if recorded is None else frame(recorded)
+    names = list(table["access"].unique())
+    low, high = _limits(table, pale, predictions)
+    handles = _handles(table, low, recorded, predictions)
     with style.drawing():
-        drawing = canvas(410)
-        ax = drawing.add_subplot()
-        _axes(ax, table, pale, predictions)
-        handles = [*_curves(ax, table), *_direct(ax, table), *_floor(ax, table)]
-        if pale is not None and recorded is not None:
-            handles += _recorded(ax, pale, machine_name(recorded.machine))
-        handles += _predictions(ax, predictions)
-        drawing.legend(handles=handles, loc="outside upper left", ncols=2)
-        ax.set_xlabel(_sizes_label(table))
-        ax.set_ylabel("cost of one switch")
-        _peak(ax, table)
+        drawing = canvas(60 + 190 * len(names) + 20 * math.ceil(len(handles) / 2))
+        drawing.set_layout_engine("constrained", h_pad=7 / 72)
+        stack = list(drawing.subplots(len(names), 1, sharex=True, sharey=True, squeeze=False)[:, 0])
+        for ax, access in zip(stack, names, strict=True):
+            rows = table[table["access"] == access]
+            axes.log_time(ax, "y", low, high)
+            axes.log_size(ax, *_sizes(table, pale, predictions))
+            _panel(ax, rows, None if pale is None else pale[pale["access"] == access], predictions)
+            ax.set_title(_message(rows))
+        stack[-1].set_xlabel(_sizes_label(table))
+        drawing.supylabel("cost of one switch", size=style.TEXT)
+        if handles:
+            drawing.legend(handles=handles, loc="outside upper left", ncols=2)
         drawing.draw_without_rendering()
-        axes.mark_x(ax, axes.caches(result.machine))
+        axes.mark_x(stack[0], axes.caches(result.machine))
+        for ax, access in zip(stack, names, strict=True):
+            _name(ax, table[table["access"] == access])
     return Figure(
         drawing,
         alt=_alt(result, table),
@@ -91,107 +99,76 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     )
 
 
-def _same_access(pale: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    return pale[pale["access"].isin(table["access"].unique())].reset_index(drop=True)
+def _limits(table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> tuple[float, float]:
+    """From below what is seen and what a switch costs to the longest, with room for the names of the caches.
 
-
-def _axes(ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> None:
-    shown = table if pale is None else pd.concat([table, pale], ignore_index=True)
-    values = shown[["extra_ns", "extra_lo_ns", "extra_hi_ns", "direct_ns", "direct_lo_ns", "direct_hi_ns"]]
-    finite = values.to_numpy(dtype=float).ravel()
-    finite = finite[np.isfinite(finite)]
-    times = [p.ns for p in predictions if p.ns is not None]
-    high = max([*finite, *times, 1.0])
-    # An interval that reaches far below zero belongs to a point in the noise; the axis follows the medians.
-    medians = shown["extra_ns"].to_numpy(dtype=float)
-    low = min([*medians[np.isfinite(medians)], 0.0])
-    linear = linear_ns(table)
-    # Room at the top for the names of the caches.
-    axes.symlog_time(ax, bottom_ns(low, linear), max(high, linear) * 5, linear)
-    sizes = [*shown["working_set_bytes"], *(p.size_bytes for p in predictions if p.size_bytes is not None)]
-    axes.log_size(ax, min(sizes) / 1.5, max(sizes) * 1.5)
-    ax.axhline(0, color=style.colour(style.NEUTRAL), linewidth=1.0, zorder=1.6)
-
-
-def bottom_ns(lowest_ns: float, linear: float) -> float:
-    """Where the axis ends below zero: just below it, or below the lowest median where one is negative."""
-    return min(-linear, lowest_ns * 1.6) if lowest_ns < 0 else -0.4 * linear
-
-
-def linear_ns(table: pd.DataFrame) -> float:
-    """Where the logarithmic axis turns linear to pass through zero: the power of ten nearest to the noise.
-
-    At least 100 ns, because nobody plans a program around less, and below the direct cost.
+    What is below stands at the axis's lower edge: it lies in the noise, or a pass took less than alone.
     """
-    floors = table["floor_ns"].to_numpy(dtype=float)
-    floors = floors[np.isfinite(floors) & (floors > 0)]
-    direct = table["direct_ns"].to_numpy(dtype=float)
-    direct = direct[np.isfinite(direct) & (direct > 0)]
-    noise = round(math.log10(np.median(floors))) if floors.size else 2
-    most = math.floor(math.log10(np.median(direct))) if direct.size else 9
-    return 10.0 ** max(2, min(noise, most))
+    guessed = [made.ns for made in predictions if made.ns is not None]
+    seen = table.loc[table["seen"].astype(bool), "extra_ns"]
+    least = [float(ns) for ns in (*seen, *table["direct_ns"], *guessed) if math.isfinite(ns) and ns > 0]
+    low = min(least, default=1e3) / 3
+    shown = table if pale is None else pd.concat([table, pale], ignore_index=True)
+    most = shown[["extra_ns", "extra_hi_ns", "direct_ns", "direct_hi_ns"]].to_numpy(dtype=float).ravel()
+    return low, 6 * max(*most[np.isfinite(most)], *guessed, 10 * low)
 
 
-def _curves(ax: Axes, table: pd.DataFrame) -> list[Any]:
-    handles = []
-    colour, paper = style.colour(style.WARMUP), style.colour(style.PAPER)
-    for access, rows in table.groupby("access", sort=True):
-        x, y = rows["working_set_bytes"].to_numpy(float), rows["extra_ns"].to_numpy(float)
-        marker, width = _MARKERS.get(str(access), "D"), _WIDTHS.get(str(access), 1.5)
-        _join(ax, x, y, rows["seen"].to_numpy(bool), color=colour, linewidth=width, zorder=3)
-        for seen in (True, False):
-            part = rows[rows["seen"].astype(bool) == seen]
-            known = part[np.isfinite(part["extra_lo_ns"]) & np.isfinite(part["extra_hi_ns"])]
-            ax.vlines(
-                known["working_set_bytes"],
-                known["extra_lo_ns"],
-                known["extra_hi_ns"],
-                color=colour,
-                alpha=1.0 if seen else 0.4,
-                linewidth=1.6,
-                zorder=3.2,
-            )
-            ax.plot(
-                part["working_set_bytes"].to_numpy(float),
-                part["extra_ns"].to_numpy(float),
-                linestyle="none",
-                marker=marker,
-                color=colour,
-                markerfacecolor=colour if seen else paper,
-                markeredgewidth=1.8,
-                zorder=3.4,
-                label="seen" if seen else "no difference seen",
-            )
-        filled = bool(rows["seen"].any())
-        handles += ax.plot(
-            [],
-            [],
-            color=colour,
-            linewidth=width,
-            marker=marker,
-            markerfacecolor=colour if filled else paper,
-            markeredgewidth=1.8,
-            label=f"warm-up, {access} access",
-        )
-    return handles + interval_in_legend(style.WARMUP, table["extra_hi_ns"], upright=True)
+def _sizes(table: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> tuple[float, float]:
+    shown = table if pale is None else pd.concat([table, pale], ignore_index=True)
+    sizes = [*shown["working_set_bytes"], *(p.size_bytes for p in predictions if p.size_bytes is not None)]
+    return min(sizes) / 1.5, max(sizes) * 1.5
 
 
-def _join(ax: Axes, x: Any, y: Any, seen: Any, **look: Any) -> None:
-    """The line through the points, faint where it leads to a point that says nothing."""
-    strong = seen[:-1] & seen[1:]
-    for start, clear in enumerate(strong):
-        if start and strong[start - 1] == clear:
-            continue
-        stop = start
-        while stop < strong.size and strong[stop] == clear:
-            stop += 1
-        ax.plot(x[start : stop + 1], y[start : stop + 1], alpha=1.0 if clear else 0.4, **look)
+def _message(rows: pd.DataFrame) -> str:
+    """What a panel says."""
+    access = str(rows["access"].iloc[0])
+    top = _top(rows, access)
+    if top is None:
+        return f"{access.capitalize()} access: nothing stands clear of the noise"
+    most, size = axes.time_text(top["extra_ns"]), axes.size_text(top["working_set_bytes"])
+    return f"{access.capitalize()} access: up to {most} ({size})"
 
 
-def _direct(ax: Axes, table: pd.DataFrame) -> list[Any]:
-    rows = table[(table["access"] == table["access"].iloc[0]) & np.isfinite(table["direct_ns"])]
+def _panel(ax: Axes, rows: pd.DataFrame, pale: pd.DataFrame | None, predictions: Predictions) -> None:
+    _floor(ax, rows)
+    _direct(ax, rows)
+    if pale is not None:
+        _curve(ax, pale, style.RECORDED)
+    _curve(ax, rows, style.WARMUP)
+    for made in predictions:
+        if made.ns is not None:
+            ax.axhline(made.ns, **dashed())
+        elif made.size_bytes is not None:
+            ax.axvline(made.size_bytes, **dashed())
+
+
+def _curve(ax: Axes, rows: pd.DataFrame, name: str) -> None:
+    """Points, hollow where no difference was seen; a line joins those that say something."""
+    own, colour, (low, _) = name == style.WARMUP, style.colour(name), ax.get_ylim()
+    x, values = rows["working_set_bytes"].to_numpy(float), rows["extra_ns"].to_numpy(float)
+    seen = rows["seen"].to_numpy(bool)
+    ax.plot(x, np.where(seen & (values >= low), values, np.nan), color=colour, linewidth=2.6 if own else 1.6,
+            zorder=3 if own else 2.4)  # fmt: skip
+    if own:
+        known = rows[np.isfinite(rows["extra_lo_ns"]) & (rows["extra_hi_ns"] < np.inf)]
+        for row in each(known[known["extra_hi_ns"] > low]):
+            ends = (max(row.extra_lo_ns, low), row.extra_hi_ns)
+            ax.vlines(row.working_set_bytes, *ends, color=colour, alpha=1.0 if row.seen else 0.4,
+                      linewidth=1.6, zorder=3.2)  # fmt: skip
+    for clear, inside in itertools.product((True, False), repeat=2):
+        part = (seen == clear) & ((values >= low) == inside)
+        if not part.any():
+            continue  # the layout would make room for marks that are nowhere
+        ax.plot(x[part], values[part].clip(low), linestyle="none", marker="o" if inside else _BELOW,
+                color=colour, markerfacecolor=colour if clear else style.colour(style.PAPER), clip_on=False,
+                markersize=7.5 if own else 5, markeredgewidth=1.8 if own else 1.2,
+                zorder=3.4 if own else 2.5)  # fmt: skip
+
+
+def _direct(ax: Axes, rows: pd.DataFrame) -> None:
+    rows = rows[np.isfinite(rows["direct_ns"])]
     if rows.empty:
-        return []
+        return
     # A level across the axes when there is one value, a line over the sizes when each size has its own.
     one = rows["direct_ns"].nunique() == 1
     x = np.array(ax.get_xlim()) if one else rows["working_set_bytes"].to_numpy(float)
@@ -201,8 +178,9 @@ def _direct(ax: Axes, table: pd.DataFrame) -> list[Any]:
     )
     colour = style.colour(style.DIRECT)
     if np.isfinite(low).all() and np.isfinite(high).all():
+        low = low.clip(ax.get_ylim()[0])
         ax.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0, zorder=2)
-    return ax.plot(x, middle, color=colour, zorder=2.8, label="direct cost of a switch")
+    ax.plot(x, middle, color=colour, zorder=2.8)
 
 
 def _sizes_label(table: pd.DataFrame) -> str:
@@ -212,105 +190,103 @@ def _sizes_label(table: pd.DataFrame) -> str:
     return f"working set (its partner touches {axes.size_text(partners[0])})"
 
 
-def _floor(ax: Axes, table: pd.DataFrame) -> list[Any]:
-    """The noise floor of each access pattern, that of sequential access darker on top of the other."""
+def _floor(ax: Axes, rows: pd.DataFrame) -> None:
+    rows = rows[np.isfinite(rows["floor_ns"])]
+    if rows.empty:
+        return
+    x, y = rows["working_set_bytes"].to_numpy(float), rows["floor_ns"].to_numpy(float)
+    # Half a step beyond the outer points, so that a single size has a band too.
+    x, y = np.concatenate([[x[0] / 1.3], x, [x[-1] * 1.3]]), np.concatenate([[y[0]], y, [y[-1]]])
+    low = ax.get_ylim()[0]
+    ax.fill_between(x, low, y.clip(low), color=style.colour(style.FLOOR), linewidth=0, zorder=0.6)
+
+
+def _handles(
+    table: pd.DataFrame, low: float, recorded: Drawable | None, predictions: Predictions
+) -> list[Any]:
+    neutral, paper = style.colour(style.NEUTRAL), style.colour(style.PAPER)
+    mark: dict[str, Any] = {"linestyle": "none", "color": neutral, "markerfacecolor": paper}
     handles: list[Any] = []
-    looks = {"random": {"color": style.colour(style.FLOOR)}}
-    darker = {"color": style.colour(style.NEUTRAL), "alpha": 0.14}
-    for access, rows in table.groupby("access", sort=True):
-        rows = rows[np.isfinite(rows["floor_ns"])]
-        if rows.empty:
-            continue
-        x, y = rows["working_set_bytes"].to_numpy(float), rows["floor_ns"].to_numpy(float)
-        # Half a step beyond the outer points, so that a single size has a band too.
-        x = np.concatenate([[x[0] / 1.3], x, [x[-1] * 1.3]])
-        y = np.concatenate([[y[0]], y, [y[-1]]])
-        look = looks.get(str(access), darker)
-        handles.append(
-            ax.fill_between(x, -y, y, linewidth=0, zorder=0.6, label=f"noise floor, {access}", **look)
-        )
+    if np.isfinite(table["floor_ns"]).any():
+        handles.append(Patch(color=style.colour(style.FLOOR), label="noise floor"))
     if not table["seen"].all():
-        neutral = style.colour(style.NEUTRAL)
-        handles += ax.plot(
-            [],
-            [],
-            linestyle="none",
-            marker="o",
-            color=neutral,
-            markerfacecolor=style.colour(style.PAPER),
-            markeredgewidth=1.8,
-            label="hollow: no difference seen",
+        handles.append(
+            Line2D([], [], marker="o", markeredgewidth=1.8, label="hollow: no difference seen", **mark)
         )
-    return handles
-
-
-def _recorded(ax: Axes, pale: pd.DataFrame, name: str) -> list[Any]:
-    colour = style.colour(style.RECORDED)
-    for access, rows in pale.groupby("access", sort=True):
-        x, y = rows["working_set_bytes"].to_numpy(float), rows["extra_ns"].to_numpy(float)
-        _join(ax, x, y, rows["seen"].to_numpy(bool), color=colour, linewidth=1.6, zorder=2.4)
-        marker = _MARKERS.get(str(access), "D")
-        ax.plot(x, y, linestyle="none", marker=marker, color=colour, markersize=5, zorder=2.4)
-    return ax.plot([], [], color=colour, linewidth=1.6, marker="o", markersize=5, label=f"recorded: {name}")
-
-
-def _predictions(ax: Axes, predictions: Predictions) -> list[Any]:
-    handles = []
+    if (table["extra_ns"] < low).any():
+        handles.append(Line2D([], [], marker=_BELOW, markeredgewidth=1.8, label="below the axis", **mark))
+    handles += interval_in_legend(style.WARMUP, table["extra_hi_ns"], upright=True)
+    if recorded is not None:
+        look: dict[str, Any] = {
+            "color": style.colour(style.RECORDED),
+            "linewidth": 1.6,
+            "marker": "o",
+            "markersize": 5,
+        }
+        handles.append(Line2D([], [], label=recorded_name(recorded), **look))
     for made in predictions:
-        if made.ns is not None:
-            text = f"{made.label}: {axes.time_text(made.ns)}"
-            handles.append(ax.axhline(made.ns, label=text, **dashed()))
-        elif made.size_bytes is not None:
-            text = f"{made.label}: {axes.size_text(made.size_bytes)}"
-            handles.append(ax.axvline(made.size_bytes, label=text, **dashed()))
-        else:
+        if made.ns is None and made.size_bytes is None:
             raise ParameterError(
                 f"A prediction in {made.unit!r} has no axis on this figure.", "Give a time or a size."
             )
+        said = axes.size_text(made.size_bytes or 0) if made.ns is None else axes.time_text(made.ns)
+        handles.append(Line2D([], [], label=f"{made.label}: {said}", **dashed()))
     return handles
 
 
-def _peak(ax: Axes, table: pd.DataFrame) -> None:
-    """The two costs side by side where they differ most: an arrow from the direct cost to the warm-up."""
-    tops = [top for name in table["access"].unique() if (top := _top(table, str(name))) is not None]
-    top = max(tops, key=lambda row: float(row["extra_ns"]), default=None)
-    if top is None or not top["direct_ns"] > 0 or top["extra_over_direct"] < 2:
-        return
-    x, high, low = (float(top[name]) for name in ("working_set_bytes", "extra_ns", "direct_ns"))
-    ink = style.colour(style.INK)
-    ax.annotate(
-        "",
-        (x, high),
-        xytext=(x, low),
-        arrowprops={"arrowstyle": "<->", "color": ink, "linewidth": 1.3, "shrinkA": 2, "shrinkB": 7},
-        zorder=4,
-    )
-    _beside(ax, f"{axes.number_text(high / low, 2)} times", x, low, high)
+def _name(ax: Axes, rows: pd.DataFrame) -> None:
+    """Say what the two lines are, and how they differ where they differ most: an arrow between them."""
+    top = _top(rows, str(rows["access"].iloc[0]))
+    if top is not None and top["direct_ns"] > 0 and top["extra_over_direct"] >= 2:
+        x, high, low = (float(top[name]) for name in ("working_set_bytes", "extra_ns", "direct_ns"))
+        look = {"arrowstyle": "<->", "color": style.colour(style.INK), "linewidth": 1.3}
+        ax.annotate("", (x, high), xytext=(x, low), arrowprops={**look, "shrinkA": 2, "shrinkB": 7}, zorder=4)
+        parts = [
+            (low ** (1 - part) * high**part, side) for part in (0.5, 0.35, 0.65, 0.8, 0.2) for side in (7, -7)
+        ]
+        times = f"{axes.number_text(top['extra_over_direct'], 2)} times"
+        _write(ax, times, [(x, y, side, 0) for y, side in parts], weight="bold")
+    lines = {"warm-up": rows[rows["seen"].astype(bool)].set_index("working_set_bytes")["extra_ns"],
+             "the switch itself": rows.set_index("working_set_bytes")["direct_ns"].dropna()}  # fmt: skip
+    for name, line in lines.items():
+        known = [(float(str(x)), float(y)) for x, y in line.items() if y > ax.get_ylim()[0]]
+        if known:
+            _write(ax, name, [(*at, right, up) for up in (9, -9) for right in (0, -9, 9) for at in known])
 
 
-def _beside(ax: Axes, text: str, x: float, low: float, high: float) -> None:
-    """Write a text next to the arrow at x, where the fewest lines and marks pass behind it."""
-    ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+def _write(ax: Axes, text: str, spots: Sequence[tuple[float, float, float, float]], **look: Any) -> None:
+    """Write a text at that of these spots where the fewest lines, marks and words are behind it.
+
+    spots: places in the data, and how many points the text stands to the right of them and above
+    """
     renderer = ax.figure._get_renderer()  # type: ignore[union-attr]
-    lines = [line.get_path() for line in ax.get_lines() if len(line.get_xdata()) > 1]  # type: ignore[arg-type]
-    drawn = np.concatenate([ax.transData.transform(path.interpolated(40).vertices) for path in lines])
-    label = ax.annotate(
-        text, (x, high), xytext=(0, 0), textcoords="offset points", va="center", weight="bold", zorder=5
+    drawn = np.concatenate(
+        [
+            line.get_transform().transform_path(line.get_path()).interpolated(1 if alone else 40).vertices
+            for line in ax.get_lines()
+            if (alone := line.get_linestyle() == "None") or len(line.get_xdata()) > 1  # type: ignore[arg-type]
+        ]
     )
-    inside = ax.get_window_extent(renderer).contains
+    words = [word.get_window_extent(renderer) for word in ax.texts if word.get_text()]
+    label = ax.annotate(
+        text, (1, 1), xytext=(0, 0), textcoords="offset points", fontsize=style.SMALL, zorder=5, **look
+    )
+    frame = ax.get_window_extent(renderer)
 
-    def put(part: float, right: bool) -> Any:
-        label.xy = (x, low ** (1 - part) * high**part)
-        label.set_horizontalalignment("left" if right else "right")
-        label.set_position((7 if right else -7, 0))
+    def put(x: float, y: float, right: float, up: float) -> Any:
+        label.xy = (x, y)
+        label.set_position((right, up))
+        label.set_horizontalalignment("left" if right > 0 else "right" if right else "center")
+        label.set_verticalalignment("bottom" if up > 0 else "top" if up else "center")
         return label.get_window_extent(renderer)
 
-    def covered(place: tuple[float, bool]) -> int:
-        box = put(*place)
-        outside = not (inside(box.x0, box.y0) and inside(box.x1, box.y1))
-        return int(box.padded(3).count_contains(drawn)) + 10_000 * outside
+    def covered(spot: tuple[float, float, float, float]) -> int:
+        box = put(*spot)
+        inside = frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1)
+        crowded = sum(box.padded(3).overlaps(word) for word in words)
+        return int(box.padded(3).count_contains(drawn)) + 10_000 * (crowded + (not inside))
 
-    put(*min(((part, right) for part in (0.5, 0.35, 0.65, 0.8, 0.2) for right in (True, False)), key=covered))
+    put(*min(spots, key=covered))
 
 
 def _top(table: pd.DataFrame, access: str) -> pd.Series | None:
@@ -352,8 +328,8 @@ def _caption(table: pd.DataFrame) -> str:
 def _alt(result: Drawable, table: pd.DataFrame) -> str:
     sizes = table["working_set_bytes"]
     parts = [
-        "Line plot with logarithmic axes: time that one switch costs against the working set, "
-        f"from {axes.size_text(sizes.min())} to {axes.size_text(sizes.max())}."
+        "Line plots with logarithmic axes, one for each access pattern: time that one switch costs against "
+        f"the working set, from {axes.size_text(sizes.min())} to {axes.size_text(sizes.max())}."
     ]
     direct = table["direct_ns"].dropna()
     if not direct.empty:

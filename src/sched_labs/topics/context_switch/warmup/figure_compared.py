@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure as Drawing
 
 from sched_labs.core.errors import ResultError
@@ -29,8 +31,8 @@ def _warmup_panel(drawing: Drawing, runs: Sequence[Compared]) -> list[Any]:
     access = _access(runs)
     tables = [run.table[run.table["access"] == access] for run in runs]
     values = np.concatenate([table["extra_ns"].to_numpy(float) for table in tables])
-    linear = max(warmup.linear_ns(table) for table in tables)
-    axes.symlog_time(ax, warmup.bottom_ns(values.min(), linear), max(values.max(), linear) * 2, linear)
+    linear = max(_linear_ns(table) for table in tables)
+    axes.symlog_time(ax, _bottom_ns(values.min(), linear), max(values.max(), linear) * 2, linear)
     sizes = np.concatenate([table["working_set_bytes"].to_numpy(float) for table in tables])
     axes.log_size(ax, sizes.min() / 1.5, sizes.max() * 1.5)
     ax.axhline(0, color=style.colour(style.NEUTRAL), linewidth=1.0, zorder=1.6)
@@ -42,6 +44,25 @@ def _warmup_panel(drawing: Drawing, runs: Sequence[Compared]) -> list[Any]:
     ax.set_xlabel(f"working set, {access} access")
     ax.set_ylabel("warm-up of one switch")
     return handles
+
+
+def _bottom_ns(lowest_ns: float, linear: float) -> float:
+    """Where the axis ends below zero: just below it, or below the lowest median where one is negative."""
+    return min(-linear, lowest_ns * 1.6) if lowest_ns < 0 else -0.4 * linear
+
+
+def _linear_ns(table: pd.DataFrame) -> float:
+    """Where the logarithmic axis turns linear to pass through zero: the power of ten nearest to the noise.
+
+    At least 100 ns, because nobody plans a program around less, and below the direct cost.
+    """
+    floors = table["floor_ns"].to_numpy(dtype=float)
+    floors = floors[np.isfinite(floors) & (floors > 0)]
+    direct = table["direct_ns"].to_numpy(dtype=float)
+    direct = direct[np.isfinite(direct) & (direct > 0)]
+    noise = round(math.log10(np.median(floors))) if floors.size else 2
+    most = math.floor(math.log10(np.median(direct))) if direct.size else 9
+    return 10.0 ** max(2, min(noise, most))
 
 
 def _warmup_caption(runs: Sequence[Compared]) -> str:
