@@ -267,7 +267,7 @@ PROBLEMS = {
         "theirs.chapter.a is left out: what its @experiment(...) says is computed, and not written out.",
     ),
     "a declaration that is no Python": (
-        "theirs", {"theirs/chapter/a/experiment.py": HEAD.format(kind="a.b").replace("=None", "=")},
+        "theirs", {"theirs/chapter/a/experiment.py": HEAD.format(kind="a.b").replace("=None", " None")},
         "theirs.chapter.a is left out: invalid syntax",
     ),
     "a file that is no text": (

@@ -17,11 +17,22 @@ live = pytest.mark.skipif(not HERE.ok, reason=f"the probe cannot watch here: {HE
 pytestmark = pytest.mark.usefixtures("own_lock")
 
 
+# Says how often it went to sleep: one that is kept from its CPU until a sleep is over sleeps once less.
+SLEEPER = """
+import resource, time
+def switches(): return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+print(flush=True)
+input()
+before = switches()
+for _ in range(50): time.sleep(0.002)
+print(switches() - before)
+"""
+
+
 @live
 def test_every_wake_up_passes_its_stations_in_order() -> None:
-    code = "import time\nprint(flush=True)\ninput()\nfor _ in range(50): time.sleep(0.002)"
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", SLEEPER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
         assert child.stdin and child.stdout
         child.stdout.readline()
@@ -31,11 +42,12 @@ def test_every_wake_up_passes_its_stations_in_order() -> None:
             probe.start()
             child.stdin.write(b"\n")
             child.stdin.flush()
+            slept = int(child.stdout.read())
             child.wait()
             seen = probe.stop()
             assert probe.stop() == seen
     data = seen.data
-    assert seen.lost == 0 and 50 <= len(data) < 150 and set(data["tid"]) == {child.pid}
+    assert seen.lost == 0 and 0 < slept <= len(data) < 150 and set(data["tid"]) == {child.pid}
     assert (data["waking_ns"] <= data["wakeup_ns"]).all() and (data["wakeup_ns"] <= data["switch_ns"]).all()
     interrupted = data[data["interrupt_ns"] > 0]
     assert interrupted["interrupt_ns"].between(interrupted["waking_ns"], interrupted["switch_ns"]).all()
