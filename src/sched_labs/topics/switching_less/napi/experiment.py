@@ -55,7 +55,8 @@ def summarise(result: Result) -> pd.DataFrame:
     trials
     """
     quiet = result.data[result.data.way == "none"].set_index("trial")
-    speed = (quiet.hog_cpu_ns / quiet.hog_steps).rename("step_ns")  # of this start, with no packet about
+    # Of this start, with no packet about; not known where other programs kept the CPU from the hog throughout.
+    speed = (quiet.hog_cpu_ns / quiet.hog_steps).where(quiet.hog_steps > 0).rename("step_ns")
     idle = ((quiet.elapsed_ns - quiet.hog_cpu_ns - quiet.hog_wait_ns) / quiet.elapsed_ns).rename("lost_share")
     data = result.data[result.data.way != "none"].join(speed, on="trial").join(idle, on="trial")
     unworked = (data.hog_cpu_ns - data.hog_steps * data.step_ns) / data.sent
