@@ -55,7 +55,7 @@ def summarise(result: Result) -> pd.DataFrame:
     trials
     """
     quiet = result.data[result.data.way == "none"].set_index("trial")
-    # Of this start, with no packet about; not known where other programs kept the CPU from the hog throughout.
+    # Of this start, with no packet about; not known where other programs kept its CPU from the hog.
     speed = (quiet.hog_cpu_ns / quiet.hog_steps).where(quiet.hog_steps > 0).rename("step_ns")
     idle = ((quiet.elapsed_ns - quiet.hog_cpu_ns - quiet.hog_wait_ns) / quiet.elapsed_ns).rename("lost_share")
     data = result.data[result.data.way != "none"].join(speed, on="trial").join(idle, on="trial")
