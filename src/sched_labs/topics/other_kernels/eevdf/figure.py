@@ -113,14 +113,15 @@ def _grid(
 ) -> Drawing:
     """Panels: a column for each part, a row for each feature; what is left of the turn as a line."""
     offs = list(dict.fromkeys(off for table in parts.values() for off in table.off))
-    most = max(112.0, 1.05 * max(table.waited_percent.max() for table in parts.values()))
+    shown = [*parts.values(), *([] if pale is None else pale.values())]
+    most = max(112.0, 1.05 * max(table.waited_percent.max() for table in shown if len(table)))
     handles = [
         Line2D([], [], color=style.colour(style.WAKEUP), marker="o", markersize=4, label="how long it waits"),
         Line2D([], [], color=style.colour(style.NEUTRAL), linewidth=1.2, label="what was left of the turn"),
         *handles,
     ]
     with style.drawing():
-        drawing = canvas(86 + 80 * len(offs) + 20 * (len(handles) - 1))
+        drawing = canvas(86 + max(150, 80 * len(offs)) + 20 * (len(handles) - 1))
         grid = drawing.subplots(len(offs), len(parts), squeeze=False, sharex=True, sharey=True)
         for row, off in zip(grid, offs, strict=True):
             for place, (ax, (head, table)) in enumerate(zip(row, parts.items(), strict=True)):
