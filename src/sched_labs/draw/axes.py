@@ -69,12 +69,13 @@ _ROOM = (3.2, 2.2, 0.6)
 def _round_values(low: float, high: float, fewer: int = 0) -> list[float]:
     """Round values from low to high: powers of ten, with more between them where there is room.
 
-    fewer   so many steps coarser
+    fewer   so many steps coarser, down to every second, third, ... power
     """
     span = math.log10(high / low)
-    steps = _BETWEEN[max(sum(span < room for room in _ROOM) - fewer, 0)]
+    fineness = sum(span < room for room in _ROOM) - fewer
+    steps, every = _BETWEEN[max(fineness, 0)], 1 + max(-fineness, 0)
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    ticks = [step * 10.0**e for e in range(first, last + 1) for step in steps]
+    ticks = [step * 10.0**e for e in range(first, last + 1) if e % every == 0 for step in steps]
     return [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
 
 
@@ -87,7 +88,7 @@ def thin(ax: Axes) -> None:
     text = ax.xaxis.get_major_formatter()
     for fewer in range(1, len(_BETWEEN)):
         boxes = [label.get_window_extent() for label in ax.get_xticklabels() if label.get_text()]
-        if not any(one.padded(2).overlaps(after) for one, after in itertools.pairwise(boxes)):
+        if not any(one.padded(6).overlaps(after) for one, after in itertools.pairwise(boxes)):
             return
         _label(ax, "x", _round_values(low, high, fewer), text)
 

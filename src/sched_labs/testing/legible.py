@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from ..draw import style
 from ..draw.base import Figure
 
-SMALLEST = style.WIDTH / 50  # 20 pixels where a figure fills a projector of 1,024
+SMALLEST = 9 * style.WIDTH / 358  # 9 pixels on a phone, 26 where a figure fills a projector of 1,024
 _TOUCH = 1.5  # points that two boxes may share: letters have air around them
 
 
@@ -22,7 +22,7 @@ def unreadable(figure: Figure) -> Iterator[str]:
     width, height = figure.mpl.get_size_inches() * 72
     for text, box, size in placed:
         if size < SMALLEST:
-            yield f"{text!r} has {size:g} points; from the last row {SMALLEST:g} can be read."
+            yield f"{text!r} has {size:g} points; on a phone {SMALLEST:.3g} can be read."
         if box.x0 < -0.5 or box.y0 < -0.5 or box.x1 > width + 0.5 or box.y1 > height + 0.5:
             yield f"{text!r} leaves the figure."
         if re.search(r"\^|mathdefault|\de[+-]?\d", text):

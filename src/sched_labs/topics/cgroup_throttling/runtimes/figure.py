@@ -10,7 +10,7 @@ from sched_labs.draw.panels import SHARE, TIME, Panel, dot_figure
 
 KIND = "runtimes.quota"
 PANELS = (
-    Panel("The slowest hundredth takes longer (p99)", "p99_ns", TIME, "p99_lo_ns", "p99_hi_ns"),
+    Panel("99 of 100 are served within (p99)", "p99_ns", TIME, "p99_lo_ns", "p99_hi_ns"),
     Panel("Throttled periods, of all periods", "throttled_share", SHARE),
     Panel("Background work, of the quota", "background_share", SHARE, "background_lo_share",
           "background_hi_share"),

@@ -92,6 +92,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         drawing.set_layout_engine("constrained", h_pad=7 / 72)
         panels[-1].set_xlabel("time per switch")
         drawing.legend(handles=_handles(table, recorded, predictions), loc="outside upper left", ncols=2)
+        drawing.draw_without_rendering()
+        axes.thin(panels[-1])
     return Figure(
         drawing,
         alt=_alt(table),

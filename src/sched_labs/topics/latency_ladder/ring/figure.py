@@ -154,9 +154,9 @@ def _handles(
         handles.append(
             Line2D([], [], color=style.colour(style.DIRECT), marker="o", ls="none", label="no memory touched")
         )
-    handles.append(Line2D([], [], color=warm, marker="o", label="with memory; number: processes"))
+    handles.append(Line2D([], [], color=warm, marker="o", label="number: processes"))
     if isinstance(l2, int | float):
-        text = f"hollow: all of it fits L2 ({axes.size_text(l2)})"
+        text = f"hollow: all fits L2 ({axes.size_text(l2)})"
         handles.append(
             Line2D([], [], color=warm, marker="o", mfc=paper, markeredgewidth=1.6, ls="none", label=text)
         )

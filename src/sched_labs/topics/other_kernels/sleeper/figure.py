@@ -133,7 +133,7 @@ def gallery(
                     panel.axvline(ns, label=text, **dashed())
                 if marks:
                     panel.legend(loc="upper left")
-        drawing.supylabel("share of all wake-ups", size=style.TEXT)
+        drawing.supylabel("share of wake-ups", size=style.TEXT)
     return Figure(
         drawing,
         KIND,

@@ -61,7 +61,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     shown = list(dict.fromkeys(moved["distance"])) or ["same_cpu"]
     with style.drawing():
         handles = _handles(table, recorded, marks)
-        drawing = canvas(50 + 20 * len(handles) + 200 * len(shown))
+        drawing = canvas(70 + 22 * len(handles) + 200 * len(shown))
         drawing.set_layout_engine("constrained", h_pad=7 / 72)
         stack = list(drawing.subplots(len(shown), 1, squeeze=False)[:, 0])
         low, high = _limits(table[table["distance"].isin(shown)], [ns for _, ns in marks])
@@ -80,7 +80,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             if ax is not stack[-1]:
                 ax.tick_params(labelbottom=False)
         stack[-1].set_xlabel("working set")
-        drawing.supylabel("one move costs", size=style.TEXT)
+        drawing.supylabel("cost of a move", size=style.TEXT)
         drawing.legend(handles=handles, loc="outside upper left", ncols=1)
         drawing.draw_without_rendering()
         axes.mark_x(stack[0], axes.caches(result.machine))

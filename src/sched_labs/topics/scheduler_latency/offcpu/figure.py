@@ -123,7 +123,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 
 
 def _boxes(ax: Axes, table: pd.DataFrame, width: float) -> None:
-    size = style.SMALL - 1
+    size = style.SMALL
     for row in each(table[table["right_share"] - table["left_share"] >= _THIN]):
         colour = style.colour(_LOOKS[row.state][1] if row.state else style.FLOOR)
         ax.add_patch(

@@ -101,13 +101,13 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
                                                            if one is not None)))  # fmt: skip
         paid.xaxis.set_major_locator(MaxNLocator(4))
         paid.xaxis.set_major_formatter(FuncFormatter(lambda value, _: axes.time_text(value)))
-        paid.set_title("CPU time charged for each packet, beside a hog")
+        paid.set_title("CPU time for each packet, beside a hog")
         ends = [table.p99_lo_ns, table.p99_hi_ns, table.alone_p99_ns, pd.Series([ns for _, ns in marks])]
         ends += [] if pale is None else [pale.p99_ns]
         known = pd.concat([one.astype(float) for one in ends]).dropna()
         known = known if len(known) else pd.Series([1e4, 1e6])  # all were lost: an empty axis
         axes.log_time(late, "x", known.min() / 1.5, known.max() * 1.5)
-        late.set_title("One packet in a hundred takes so long, or longer")
+        late.set_title("99 of 100 packets take at most")
         for _, ns in marks:
             late.axvline(ns, **dashed())
         for ax in (paid, late):
