@@ -521,6 +521,16 @@ def test_svg_is_one_small_element_with_only_variable_colours(drawn: list[figures
         assert "µs" in words  # text stays text
 
 
+def test_the_ground_of_a_hatch_follows_the_page_too() -> None:
+    figure = figures.draw(made_histogram())
+    figure.mpl.axes[0].bar(
+        [1e4], [1], color=style.colour(style.OWN), hatch="//", edgecolor=style.colour(style.PAPER)
+    )
+    pattern = ElementTree.fromstring(figure.svg()).find(".//{http://www.w3.org/2000/svg}pattern/*")
+    assert pattern is not None and "fill" not in pattern.attrib
+    assert pattern.attrib["style"] == f"fill:var(--sl-own,{style.colour(style.OWN)})"
+
+
 def test_a_page_of_figures_asks_nobody_for_anything(drawn: list[figures.Figure]) -> None:
     page = "".join(figure._repr_html_() for figure in drawn)
     assert set(re.findall(r"https?://[^\s\"'<]+", page)) == {"http://www.w3.org/2000/svg"}

@@ -142,6 +142,8 @@ def _restyle(element: ElementTree.Element) -> None:
             element.attrib[name] = " ".join(value.split())
     if re.fullmatch(r"rotate\(-?0 [^)]*\)", element.attrib.get("transform", "")):
         del element.attrib["transform"]
+    if "fill" in element.attrib:  # the ground of a hatch has its colour as an attribute
+        element.attrib["style"] = f"fill:{element.attrib.pop('fill')};{element.attrib.get('style', '')}"
     if "style" in element.attrib:
         kept = [
             rule.strip()
