@@ -340,10 +340,11 @@ def stopped(situation: str, p90_ms: float = 4, half: float = 0.1, throttled: flo
 
 LIMITED = [stopped("mutex"), stopped("mutex, quota", 90)]
 MENDED = [stopped("mutex"), stopped("mutex, quota", 4)]
+OPEN = [stopped("mutex"), stopped("mutex, quota", 12)]
 QUOTA_CASES: list[Case] = [
     ("quota-others", HOLDS, MENDED, "took 4 ms or more with a quota on the holder, 4 ms without"),
     ("quota-others", FAILS, LIMITED, "took 90 ms or more with a quota on the holder, 4 ms without"),
-    ("quota-others", UNKNOWN, [stopped("mutex"), stopped("mutex, quota", 12)], "allow either"),
+    ("quota-others", UNKNOWN, OPEN, "allow either"),
     ("quota-others", UNKNOWN, [stopped("mutex"), stopped("mutex, quota", 90, np.inf)], "One trial says"),
     ("quota-others", UNKNOWN, [stopped("mutex"), stopped("mutex, quota", throttled=0)], "never throttled"),
     ("quota-others", UNKNOWN, [stopped("mutex")], "did not measure"),
@@ -354,11 +355,13 @@ QUOTA_CASES: list[Case] = [
     ("quota-priority", HOLDS, [*LIMITED, stopped("inherit, quota", 90)], "took 90 ms or more with inheri"),
     ("quota-priority", FAILS, [*LIMITED, stopped("inherit, quota")], "took 4 ms or more with inheritance"),
     ("quota-priority", UNKNOWN, [*LIMITED, stopped("inherit, quota", 30)], "allow either"),
-    ("quota-priority", UNKNOWN, [*MENDED, stopped("inherit, quota")], "nothing to mend"),
+    ("quota-priority", UNKNOWN, [*MENDED, stopped("inherit, quota")], "There was nothing to mend"),
+    ("quota-priority", UNKNOWN, [*OPEN, stopped("inherit, quota")], "anything to mend is open"),
     ("quota-burst", HOLDS, [*LIMITED, stopped("mutex, quota + burst")], "took 4 ms or more with a burst"),
     ("quota-burst", FAILS, [*LIMITED, stopped("mutex, quota + burst", 90)], "took 90 ms or more with a"),
     ("quota-burst", UNKNOWN, [*LIMITED, stopped("mutex, quota + burst", 12)], "allow either"),
-    ("quota-burst", UNKNOWN, [*MENDED, stopped("mutex, quota + burst")], "nothing to mend"),
+    ("quota-burst", UNKNOWN, [*MENDED, stopped("mutex, quota + burst")], "There was nothing to mend"),
+    ("quota-burst", UNKNOWN, [*OPEN, stopped("mutex, quota + burst")], "anything to mend is open"),
 ]  # fmt: skip
 WAKING_CASES: list[Case] = [
     ("000-092", HOLDS, [batch(1, 1), batch(1000, 0.001)], "1,000 times fewer (interval 818 to 1,222)"),

@@ -196,7 +196,7 @@ def _caption(table: pd.DataFrame) -> str:
     # Where the formula's stall is shorter than a slice and a tick, nothing could disagree with it.
     told = table[(table["share_percent"] < 100) & (table["formula_stall_ns"] > table["tolerance_ns"])]
     near = (abs(told["stall_ns"] - told["formula_stall_ns"]) <= told["tolerance_ns"]).sum()
-    agree = f"{near} of {len(told)} stalls longer than a slice and a tick are no further from it than these"
+    agree = f"where it is longer than a slice and a tick, {near} of {len(told)} stalls differ from it by less"
     return (
         f"With {row['share_percent']:g} % of {axes.time_text(row['period_ns'])} the thread stands still for "
         f"{axes.time_text(row['stall_ns'])} at a time, where the rest of the period is "

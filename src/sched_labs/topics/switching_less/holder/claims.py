@@ -23,10 +23,11 @@ def _beside_none(table: pd.DataFrame, lock: str) -> tuple[pd.Series, tuple[float
 
 
 def _long_without_help(table: pd.DataFrame) -> pd.Series:
-    """The row of an ordinary mutex whose holder has a quota.  CannotTell where there is nothing to mend."""
-    row, (least, _), reason = _beside_none(table, "mutex")
+    """The row of an ordinary mutex whose holder has a quota.  CannotTell where there may be nothing to mend."""
+    row, (least, most), reason = _beside_none(table, "mutex")
     if least < LONGER:
-        raise CannotTell(f"There was nothing to mend: {reason}")
+        why = "There was nothing to mend" if most < LONGER else "Whether there was anything to mend is open"
+        raise CannotTell(f"{why}: {reason}")
     return row
 
 
