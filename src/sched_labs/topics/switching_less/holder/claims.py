@@ -23,7 +23,7 @@ def _beside_none(table: pd.DataFrame, lock: str) -> tuple[pd.Series, tuple[float
 
 
 def _long_without_help(table: pd.DataFrame) -> pd.Series:
-    """The row of an ordinary mutex whose holder has a quota.  CannotTell where there may be nothing to mend."""
+    """The row of an ordinary mutex whose holder has a quota.  CannotTell if there may be nothing to mend."""
     row, (least, most), reason = _beside_none(table, "mutex")
     if least < LONGER:
         why = "There was nothing to mend" if most < LONGER else "Whether there was anything to mend is open"
