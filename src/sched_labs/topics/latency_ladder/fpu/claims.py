@@ -52,7 +52,7 @@ def _pay_more(table: pd.DataFrame) -> Verdict:
     # Absent means: less than a fiftieth of the switch, and this run could have seen that.
     limit = 0.02 * row.switch_ns
     if row.extra_hi_ns < limit and row.floor_ns < limit:
-        return Verdict(FAILS, _said(row))
+        return Verdict(FAILS, f"less than a fiftieth of a switch, {ns(limit)}: {_said(row)}")
     raise CannotTell(f"The noise hides what would decide: {_said(row)}")
 
 

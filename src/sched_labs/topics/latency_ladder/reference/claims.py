@@ -76,7 +76,7 @@ def _copy_3200(table: pd.DataFrame) -> Verdict:
 
     warm, cold = _copies(table)
     text = f"warm: {_said(warm)}; cold: {_said(cold)}."
-    unclear = "An interval spans a quarter more or less than 3.2 µs"
+    unclear = f"An interval spans {ns(low)} or {ns(high)}, a quarter less or more than 3.2 µs"
     return _warm_and_cold(outcome(warm), outcome(cold), text, unclear)
 
 

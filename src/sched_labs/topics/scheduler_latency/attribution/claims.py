@@ -40,7 +40,8 @@ def _threads_in_the_way(table: pd.DataFrame) -> Verdict:
     reason = (
         f"alone on its CPU the program waited {ns(rows['wait_mean_ns'].iloc[0])} on average, "
         f"{rows['share']['idle']:.0%} of it while the CPU was idle and {rows['share']['interrupt']:.0%} "
-        "during interrupts."
+        f"during interrupts, which leaves {1 - other['share'].sum():.0%} to others (interval {low:.0%} to "
+        f"{high:.0%})."
     )
     return above(low, high, 0.5, reason)
 

@@ -24,7 +24,10 @@ def _fifo_at_once(table: pd.DataFrame) -> Verdict:
     goes off on its own CPU.  Opponent: at once is taken as within a millisecond.
     """
     cell = _worker(table, "FIFO", "light")
-    reason = f"under FIFO half of the wake-ups ran within {ns(cell.p50_ns)}, 99 % within {ns(cell.p99_ns)}."
+    reason = (
+        f"under FIFO half of a light worker's wake-ups ran within {ns(cell.p50_ns)}, 99 % within "
+        f"{ns(cell.p99_ns)}."
+    )
     if cell.p99_hi_ns < 1e6:
         return Verdict(HOLDS, reason)
     if cell.p50_lo_ns > 1e6:
@@ -39,8 +42,8 @@ def _fifo_below_10_us(table: pd.DataFrame) -> Verdict:
     """
     cell = _worker(table, "FIFO", "light")
     reason = (
-        f"under FIFO half of the wake-ups ran within {ns(cell.p50_ns)}, 99 % within {ns(cell.p99_ns)}, all "
-        f"{int(cell.wakes)} within {ns(cell.max_ns)}."
+        f"under FIFO half of a light worker's wake-ups ran within {ns(cell.p50_ns)}, 99 % within "
+        f"{ns(cell.p99_ns)}, all {int(cell.wakes)} within {ns(cell.max_ns)}."
     )
     if cell.max_ns < 1e4:
         return Verdict(HOLDS, reason)
@@ -55,7 +58,7 @@ def _slack_matters_not(table: pd.DataFrame) -> Verdict:
     """
     plain, slacked = _worker(table, "OTHER", "light"), _worker(table, "OTHER, slack 50 µs", "light")
     reason = (
-        f"half of the wake-ups ran within {ns(plain.p50_ns)} with a slack of 1 ns, within "
+        f"half of a light worker's wake-ups ran within {ns(plain.p50_ns)} with a slack of 1 ns, within "
         f"{ns(slacked.p50_ns)} with the default of 50 µs."
     )
     if slacked.p50_lo_ns > plain.p50_hi_ns + 20_000:
