@@ -75,7 +75,10 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 @draws(KIND, short_times=True)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
-    """A bar for each situation; the end of a recorded run's bar is a pale tick."""
+    """A bar for each situation; the end of a recorded run's bar is a pale tick.
+
+    A bar has the parts of wake-ups of middling length; the number beside it is the median of all.
+    """
     table = frame(result)
     pale = None if recorded is None else frame(recorded)
     marks = times_ns(predictions)
@@ -93,7 +96,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
                     left += width
             if not left:
                 ax.barh(y, row.whole_ns, height=0.6, color=style.colour(WHOLE[1]), linewidth=0)
-            axes.right_of(ax, y, axes.time_text(row.whole_ns, 2), 8)
+            axes.right_of(ax, y, axes.time_text(row.p50_ns, 2), 8)
             if pale is not None:
                 same = pale[pale.situation == row.situation]
                 ax.plot(same.whole_ns, [y] * len(same), color=style.colour(style.RECORDED), **pale_look)
@@ -129,8 +132,8 @@ def _plain(name: object) -> str:
 
 def _caption(table: pd.DataFrame) -> str:
     last = table.iloc[-1]
-    told = listed([f"{axes.time_text(row.whole_ns, 2)} ({_plain(row.situation)})" for row in each(table)])
-    text = f"From the waker's call until the sleeper runs: {told}."
+    told = listed([f"{axes.time_text(row.p50_ns, 2)} ({_plain(row.situation)})" for row in each(table)])
+    text = f"From the waker's call until the sleeper runs, in the median: {told}."
     if len(table) > 1 and last.message_ns == last.message_ns:
         before = 100 * (last.call_ns + last.message_ns) / last.whole_ns
         text += f" In the last, {before:.0f} % of it pass before the sleeper's CPU acts."
@@ -145,5 +148,5 @@ def _alt(table: pd.DataFrame) -> str:
     for row in each(table):
         values = [(words, getattr(row, part)) for part, (words, _) in PARTS.items()]
         said = "; ".join(f"{words} {axes.time_text(ns)}" for words, ns in values if ns == ns) or WHOLE[0]
-        parts.append(f"{_plain(row.situation)}, {axes.time_text(row.whole_ns)}: {said}.")
+        parts.append(f"{_plain(row.situation)}, {axes.time_text(row.p50_ns)}: {said}.")
     return " ".join(parts)
