@@ -125,5 +125,14 @@ def test_the_figure_says_when_each_set_is_back() -> None:
     assert "<svg" in figure.svg()
 
 
+def test_the_caption_names_a_set_that_was_not_seen_to_recover() -> None:
+    result = made([falling()] * 5)
+    result.data = pd.concat([result.data, made([falling(slow=64)] * 5, size=1024 * KIB).data])
+    assert figures.draw(result).caption == (
+        "After a switch it takes 31 µs for 64 KiB until an access is within 5 % of its time alone; that was "
+        "not seen for 1 MiB."
+    )
+
+
 def test_a_live_run_can_be_drawn(live: Result) -> None:
     assert live.plot().caption.endswith(".")

@@ -160,11 +160,14 @@ def _word(row: Any) -> str:
 
 
 def _caption(sets: pd.DataFrame) -> str:
-    back = [row for row in each(sets) if row.seen and row.recovered]
+    slowed = [row for row in each(sets) if row.seen]
+    back = [row for row in slowed if row.recovered]
     if not back:
         return "No working set was seen to slow down after the switch and to recover."
     said = [f"{axes.time_text(row.recovered_ns)} for {axes.size_text(row.working_set_bytes)}" for row in back]
-    return f"After a switch it takes {listed(said)} until an access is within 5 % of its time alone."
+    text = f"After a switch it takes {listed(said)} until an access is within 5 % of its time alone"
+    open_ = [axes.size_text(row.working_set_bytes) for row in slowed if not row.recovered]
+    return f"{text}; that was not seen for {listed(open_)}." if open_ else f"{text}."
 
 
 def _alt(sets: pd.DataFrame) -> str:
