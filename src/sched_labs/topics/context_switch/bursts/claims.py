@@ -84,7 +84,8 @@ def _spacing_without_end(table: pd.DataFrame) -> Verdict:
     endless = (last.rounds / refilled.rounds) ** 0.5
     reason = (
         f"{ns(refilled.extra_ns)} after {_rounds(refilled.rounds)} of the set, {ns(last.extra_ns)} after "
-        f"{_rounds(last.rounds)}; growth without end would be {endless:.2g} times as much, or more."
+        f"{_rounds(last.rounds)}; growth without end, be it as slow as a square root's, would be "
+        f"{endless:.2g} times as much, or more."
     )
     if last.extra_lo_ns > endless * refilled.extra_hi_ns:
         return Verdict(HOLDS, reason)
