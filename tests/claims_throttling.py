@@ -290,6 +290,12 @@ CASES: list[Case] = [
     ("slower-cpu", UNKNOWN, [moments(0, throttled=0)], "No period was throttled"),
     ("own-counters", HOLDS, [inside("sibling", (24, 26), own=70)], "counted 70 %"),
     ("own-counters", FAILS, [inside("no_own_limit", (24, 26), own=NAN)], "counted no periods at all"),
+    (
+        "own-counters",
+        FAILS,
+        [inside("sibling", (24, 26), own=70), inside("no_own_limit", (24, 26), own=NAN)],
+        "counted 70 %; the group around",
+    ),
     ("own-counters", UNKNOWN, [inside("sibling", (24, 26), own=30)], "Neither nearly all"),
     ("own-counters", UNKNOWN, [inside("sibling", (24, 26), outer=20)], "was not held back"),
     ("own-limit", HOLDS, [inside("alone", (39, 41)), inside("sibling", (38, 40))], "39 % (interval 38"),

@@ -216,7 +216,7 @@ CASES: list[Case] = [
     ("000-134", FAILS, [ALONE, SWITCHED, cause("streamer", 0.3)], "30% (28% to 32%) with a memory streamer"),
     ("000-134", FAILS, [ALONE, SWITCHED, cause("sibling", 0.4)], "with a busy SMT sibling at 10 switches"),
     ("000-134", UNKNOWN, [ALONE, SWITCHED, cause("streamer", 0.1, half=0.3)], "effect is clear"),
-    ("000-134", UNKNOWN, [ALONE, SWITCHED], "one CPU only"),
+    ("000-134", UNKNOWN, [ALONE, SWITCHED], "no neighbour on another CPU"),
     ("000-081", UNKNOWN, [ALONE, SWITCHED, cause("bare", 0.29, 9500)], "chose this rate for its loss"),
     ("000-081", FAILS, [ALONE, SWITCHED, BARE], "6% (4% to 8%) with switches to a partner who touches"),
     ("000-081", FAILS, [ALONE, cause("switches", 0.3, 800)], "below 5,000 a second"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict
@@ -9,12 +11,15 @@ from sched_labs.claims.helpers import holds_or_fails
 
 BELIEF = "a common belief"
 NESTED = "nested.groups"
-TIMELINE = "throttle.timeline"
 
 
-def _range(percent: pd.Series[float]) -> str:
-    low, high = f"{percent.min():.0f}", f"{percent.max():.0f}"
-    return f"{low} %" if low == high else f"{low} to {high} %"
+def _both_counts(row: Any) -> str:
+    """What both groups of a row counted, in words."""
+    inside = "the one inside" + (", with no limit of its own," if row.condition == "no_own_limit" else "")
+    own = row.own_throttled_percent
+    counted = "no periods at all" if pd.isna(own) else f"{own:.0f} %"
+    around = f"the group around was throttled in {row.outer_throttled_percent:.0f} % of its periods"
+    return f"{around}, and {inside} counted {counted}"
 
 
 def _in_its_own_counters(table: pd.DataFrame) -> Verdict:
@@ -26,11 +31,7 @@ def _in_its_own_counters(table: pd.DataFrame) -> Verdict:
     if inside.empty:
         raise CannotTell("The group around was not held back in half of its periods beside a busy sibling.")
     own = inside.own_throttled_percent
-    counted = "no periods at all" if own.isna().all() else f"{_range(own.dropna())}"
-    reason = (
-        f"the group around was throttled in {_range(inside.outer_throttled_percent)} of its periods; the one "
-        f"inside counted {counted}."
-    )
+    reason = "; ".join(map(_both_counts, inside.itertuples())) + "."
     few = own.isna() | (own < 10)
     return holds_or_fails((own >= 50).all(), few.any(), reason, "Neither nearly all nor few:")
 

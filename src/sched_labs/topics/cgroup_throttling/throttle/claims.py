@@ -7,7 +7,6 @@ import pandas as pd
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
 
 BELIEF = "a common belief"
-NESTED = "nested.groups"
 TIMELINE = "throttle.timeline"
 
 

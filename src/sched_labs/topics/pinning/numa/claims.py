@@ -12,7 +12,7 @@ NODES = "numa.chase"
 def _remote(table: pd.DataFrame) -> pd.DataFrame:
     rows = table[~table.local.astype(bool) & table.slowdown_ratio.notna()]
     if rows.empty:
-        raise CannotTell("This machine has one memory node.")
+        raise CannotTell("This run had one memory node only.")
     return rows.sort_values("working_set_bytes")
 
 

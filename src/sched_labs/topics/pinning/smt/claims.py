@@ -14,7 +14,9 @@ PAIRS = "smt.sharing"
 def _siblings(table: pd.DataFrame) -> pd.DataFrame:
     rows = table[table.placement == "siblings"]
     if rows.empty:
-        raise CannotTell("This machine shows no two CPUs that are threads of one core.")
+        raise CannotTell(
+            "This run had no two CPUs that are threads of one core, as far as the machine tells."
+        )
     return rows
 
 

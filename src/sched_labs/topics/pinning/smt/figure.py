@@ -130,7 +130,10 @@ def _caption(table: pd.DataFrame) -> str:
             for row in each(rows.iloc[[0, -1]])
         )
         said.append(f"{_LOOKS[place][2]} " + (least if len(rows) == 1 else f"from {least} to {most}"))
-    missing = "" if (table["placement"] == "siblings").any() else " No two CPUs here are threads of one core."
+    together = (table["placement"] == "siblings").any()
+    missing = (
+        "" if together else " No two CPUs of this run are threads of one core, as far as the machine tells."
+    )
     return f"Of its speed alone a worker keeps: {'; '.join(said)}.{missing}"
 
 

@@ -44,7 +44,7 @@ def _without_switches(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of neighbours who take work without a switch.  CannotTell where there is no neighbour."""
     found = table[table["condition"].isin(["sibling", "streamer"])]
     if found.empty:
-        raise CannotTell("This run had no neighbour: there is one CPU only.")
+        raise CannotTell("This run had no neighbour on another CPU.")
     return found
 
 
