@@ -47,11 +47,15 @@ def _direct_1_to_5_us(table: pd.DataFrame) -> Verdict:
         f"{ns(cell.net_per_switch_ns)} {words}, interval {ns(cell.net_lo_ns)} to {ns(cell.net_hi_ns)}"
         for cell, words in zip(cells, ("by pipe, with block and wake", "by sched_yield"), strict=True)
     )
-    if all(cell.net_lo_ns >= 1000 and cell.net_hi_ns <= 5000 for cell in cells):
+    inside = [cell.net_lo_ns >= 1000 and cell.net_hi_ns <= 5000 for cell in cells]
+    outside = [cell.net_hi_ns < 1000 or cell.net_lo_ns > 5000 for cell in cells]
+    if all(inside):
         return Verdict(HOLDS, f"{reason}.")
-    if all(cell.net_hi_ns < 1000 or cell.net_lo_ns > 5000 for cell in cells):
+    if all(outside):
         return Verdict(FAILS, f"{reason}.")
-    raise CannotTell(f"It depends on what is called the switch, or an interval spans a limit: {reason}.")
+    if any(inside) and any(outside):
+        raise CannotTell(f"It depends on what is called the switch: {reason}.")
+    raise CannotTell(f"An interval spans a limit: {reason}.")
 
 
 def _other_cpu_dearer(table: pd.DataFrame) -> Verdict:

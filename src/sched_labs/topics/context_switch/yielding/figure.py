@@ -171,5 +171,6 @@ def _alt(table: pd.DataFrame) -> str:
             f"{row.switches_per_yield:.2f}"
             for row in each(rows)
         )
-        parts.append(f"{PLACES.get(str(place), str(place)).capitalize()}: {said}.")
+        where = PLACES.get(str(place), str(place))
+        parts.append(f"{where[:1].upper()}{where[1:]}: {said}.")
     return " ".join(parts)
