@@ -345,7 +345,7 @@ CASES: list[Case] = [
     ("L11", FAILS, [hogs(2, 4e6, 4e6), hogs(16, 4e6, 60e6)], "4 ms among 2 hogs, 4 ms among 16"),
     ("L11", UNKNOWN, [hogs(2, 4e6, 4e6, 0.5), hogs(16, 3e6, 60e6, 0.5)], "overlap"),
     ("L11", UNKNOWN, [hogs(2, 4e6, 4e6)], "two numbers of hogs"),
-    ("002-006", HOLDS, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 28e6)], "1.10 × (N - 1) stints, all in 1.30"),
+    ("002-006", HOLDS, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 28e6)], "1.10 × (N - 1) stints, all within 1.30"),
     ("002-006", FAILS, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 80e6)], "3.14 × (N - 1)"),
     ("002-006", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(8, 4e6, 36e6)], "Single waits were longer"),
     ("002-016", HOLDS, [hogs(2, 4e6, 4e6), hogs(3, 4e6, 3.8e6)], "The longest took 1.2"),

@@ -10,6 +10,8 @@ from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.helpers import had_the_cpus, holds_or_fails, one_row, some, within
 
+BOUND = 1.5  # so many times the turns of the others: a turn ends at a tick, and may be one too long
+
 
 def _own(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of hogs with the kernel's own slice."""
@@ -67,11 +69,12 @@ def _queue_times_slice(table: pd.DataFrame) -> Verdict:
     turns = (own["hogs"] - 1) * own["stint_p50_ns"]
     most, longest = (own["gap_p90_ns"] / turns).max(), (own["gap_max_ns"] / turns).max()
     reason = (
-        f"for every N nine of ten waits ended within {most:.2f} × (N - 1) stints, all in {longest:.2f} ×."
+        f"for every N nine of ten waits ended within {most:.2f} × (N - 1) stints, all within "
+        f"{longest:.2f} × as many. A stint is taken for the slice, and up to {BOUND} × for bounded."
     )
-    if longest <= 1.5:
+    if longest <= BOUND:
         return Verdict(HOLDS, reason)
-    if most > 1.5:
+    if most > BOUND:
         return Verdict(FAILS, reason)
     raise CannotTell(f"Single waits were longer, and may have been other programs' turns: {reason}")
 
