@@ -130,7 +130,7 @@ class Result:
         scheduler = ", ".join(word for word in words if word)
         parts = [
             str(facts.get("cpu_model") or "unknown CPU"),
-            f"{facts['cpus']} CPUs" if facts.get("cpus") else "",
+            f"{facts['cpus']} CPU{'' if facts['cpus'] == 1 else 's'}" if facts.get("cpus") else "",
             f"Linux {facts['kernel']}" + (f" ({scheduler})" if scheduler else "")
             if facts.get("kernel")
             else "",
