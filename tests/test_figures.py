@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,14 @@ from ladder_lab import KIB, MACHINE, MIB
 
 from sched_labs import draw as figures
 from sched_labs.core.errors import ParameterError, ResultError, SchedLabError
-from sched_labs.core.result import Note, Result
+from sched_labs.core.result import TIMINGS, Note, Result, recorded
 from sched_labs.draw import axes, style, svg
+from sched_labs.schedulers import record
+from sched_labs.testing.legible import unreadable
 from sched_labs.topics.context_switch.context_switch import figure as matrix
 from sched_labs.topics.context_switch.crowd import figure as crowd_figure
 from sched_labs.topics.context_switch.warmup import figure as warmup
+from sched_labs.topics.other_kernels.sleeper import figure as sleeper
 from sched_labs.topics.scheduler_latency.runqlat import figure as histogram
 
 
@@ -788,3 +791,27 @@ def test_a_path_without_a_point_is_left_out_of_a_picture() -> None:
     root = ElementTree.fromstring(f"<g>{paths}</g>")
     svg._shorten(root)
     assert [path.attrib["d"] for path in root] == ["M 0 0 M 1 1"]
+
+
+def shipped(kind: str, **otherwise: Any) -> Result:
+    run = recorded(kind)
+    assert run
+    return replace(run, **otherwise)
+
+
+# The contract looks at the figure of every kind; these are the others that the book shows.
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        lambda: warmup.grid(shipped("warmup.sweep")),
+        *(
+            lambda timing=timing: sleeper.gallery([shipped("sleeper.among_hogs", timing=timing)])
+            for timing in TIMINGS
+        ),
+        lambda: record.recorded("fair").plot(),
+        lambda: record.recorded_bout().plot(),
+    ],
+    ids=["grid", *TIMINGS, "trial", "bout"],
+)
+def test_what_is_drawn_besides_is_legible_too(drawn: Callable[[], figures.Figure]) -> None:
+    assert list(unreadable(drawn())) == []

@@ -17,8 +17,8 @@ _AROUND_US, _MOST_US = 12_000.0, 120_000.0
 _STATES = {"running": style.OWN, "wake-up": style.WAKEUP, "preemption": style.PREEMPTED}
 _LABELS = {
     "running": "has the CPU",
-    "wake-up": "waits since it woke",
-    "preemption": "waits since it was preempted",
+    "wake-up": "waits, woken",
+    "preemption": "waits, preempted",
 }
 
 

@@ -407,7 +407,7 @@ def grid(result: Drawable) -> Figure:
             spine.set_visible(False)
         ax.set_xlabel("working set of the thread")
         ax.set_ylabel("touched in between")
-        ax.set_title("µs more for a walk after the switch (·: no difference seen)")
+        ax.set_title("µs more for a walk (·: no difference seen)")
     return Figure(
         drawing,
         KIND,

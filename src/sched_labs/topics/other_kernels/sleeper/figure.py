@@ -189,7 +189,7 @@ def _label(timing: str) -> str:
     if timing == VIRTUAL:
         return "how late it ran: virtual time, in virtual ns (one instruction each)"
     if timing == EMULATED:
-        return "how late it ran: time in an emulated machine (nothing under 1 ms)"
+        return "how late it ran: emulated time (nothing under 1 ms)"
     return "how late it ran: time of this machine" if timing == "native" else "how late it ran: time"
 
 
