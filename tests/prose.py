@@ -330,6 +330,8 @@ def _contrary_besides(kind: str, run: Result) -> None:
         run.tables["cpus"] = run.tables["cpus"].assign(halted_percent=10.0)
     elif kind == "ticks.gaps":  # a hypervisor takes the CPU in a rhythm of its own
         run.facts["timer_interrupts"] //= 4
+    elif kind == "quota.hog":  # the shortest stalls are as the formula has them
+        _times(run, "period_ns == period_ns.min() and share_percent == share_percent.min()", gap_ns=0.64)
     elif kind == "ipc.causes":  # a busy neighbour costs as much as a streaming one
         _times(run, "condition in ('streamer', 'busy')", lines=0.5)
     elif kind == "migration.cost":

@@ -277,7 +277,9 @@ def test_ctrl_c_in_a_terminal_ends_all_of_it_with_a_line(tmp_path: Path, moment:
     try:
         assert wait_until(lambda: moment in said.read_text(), 90), said.read_text()
         os.killpg(running.pid, signal.SIGINT)
-        assert running.wait(60) == 130, said.read_text()
+        # A shell has 130 of both.  CPython ends by the signal, though it was caught, where it came while a
+        # string was executed: a dataclass is made of one.
+        assert running.wait(60) in (130, -signal.SIGINT), said.read_text()
         assert wait_until(lambda: not alive(running.pid), 20), alive(running.pid)
     finally:
         with contextlib.suppress(ProcessLookupError):
