@@ -95,7 +95,10 @@ def sandbox() -> Iterator[Sandbox]:
         try:
             if holder.stdout.readline() != "covered\n":
                 raise RuntimeError(f"the machine cannot be covered: {holder.stderr.read().strip()}")
-            yield Sandbox(holder.pid)
+            machine = Sandbox(holder.pid)
+            if machine.run("test", "-d", f"{upper}/etc").returncode:
+                raise RuntimeError("in a chroot, commands would run on the machine around it")
+            yield machine
         finally:
             holder.stdin.close()
             holder.wait(timeout=30)
