@@ -218,9 +218,9 @@ def _post(data: bytes, to: str, code: str, path: str) -> tuple[int, str]:
     with contextlib.closing(connection):
         connection.connect()
         # The socket's own limit is for each piece: a server that drips has one by one.
+        end = time.monotonic() + WAIT_S  # before the timer's: what that cuts off may look whole
         over = threading.Timer(WAIT_S, hang_up, (connection.sock,))
         over.start()
-        end = time.monotonic() + WAIT_S
         try:
             headers = {"X-Code": code, "Content-Type": "application/json"}
             connection.request("POST", where.path.rstrip("/") + path, data, headers)
