@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -79,11 +80,31 @@ def _round_values(low: float, high: float, fewer: int = 0) -> list[float]:
     return [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
 
 
+class Layout(ConstrainedLayoutEngine):
+    """matplotlib's constrained layout, and then what depends on how much room that left."""
+
+    def __init__(self, h_pad: float | None = None) -> None:
+        super().__init__(h_pad=h_pad)
+        self.thinned: list[Axes] = []
+
+    def execute(self, fig: Any) -> None:
+        """Lay out, and thin the labels of the axes that asked for it."""
+        super().execute(fig)
+        for ax in self.thinned:
+            _thin(ax)
+
+
 def thin(ax: Axes) -> None:
     """Fewer labels on a logarithmic horizontal axis of round values, until none touches the next one.
 
-    How much room they have is known once the layout made room for the rows' names: call it after that.
+    How much room they have is known once the layout made room for the rows' names, so that this waits for it.
     """
+    layout = ax.figure.get_layout_engine()
+    assert isinstance(layout, Layout)
+    layout.thinned.append(ax)
+
+
+def _thin(ax: Axes) -> None:
     low, high = ax.get_xlim()
     text = ax.xaxis.get_major_formatter()
     for fewer in range(1, len(_BETWEEN)):

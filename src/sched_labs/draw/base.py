@@ -434,7 +434,7 @@ def also_drawn(recorded: Drawable | None, predictions: Sequence[Prediction]) -> 
 
 def canvas(height: float) -> Drawing:
     """An empty figure of the book's width, height in the same units.  For use inside `style.drawing()`."""
-    return Drawing(figsize=(style.WIDTH / 72, height / 72), layout="constrained")
+    return Drawing(figsize=(style.WIDTH / 72, height / 72), layout=axes.Layout())
 
 
 def each(rows: pd.DataFrame) -> Iterator[Any]:

@@ -138,7 +138,6 @@ def dots(
             ax.set_title(panel.title, loc="left", x=0.0)
         if handles:
             drawing.legend(handles=handles, loc="outside upper left", ncols=1)
-        drawing.draw_without_rendering()
         for ax, panel in zip(drawing.axes, panels, strict=True):
             if panel.quantity in (TIME, NUMBER) and not panel.linear:
                 axes.thin(ax)
@@ -192,7 +191,7 @@ def lines(
 
 
 def _stack(drawing: Drawing, count: int) -> list[Axes]:
-    drawing.set_layout_engine("constrained", h_pad=7 / 72)
+    drawing.set_layout_engine(axes.Layout(h_pad=7 / 72))
     return list(drawing.subplots(count, 1, squeeze=False)[:, 0])
 
 

@@ -114,7 +114,6 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             handles.append(Line2D([], [], color=style.colour(style.NEUTRAL), label="computed: the model"))
         handles += [ax.axvline(ns, label=text, **dashed()) for text, ns in times_ns(predictions)]
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
-        drawing.draw_without_rendering()
         axes.thin(ax)
     return Figure(
         drawing,

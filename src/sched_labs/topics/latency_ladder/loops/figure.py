@@ -89,10 +89,9 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         for ax in panels[:-1]:
             ax.spines["bottom"].set_visible(False)
             ax.tick_params(axis="x", bottom=False, labelbottom=False)
-        drawing.set_layout_engine("constrained", h_pad=7 / 72)
+        drawing.set_layout_engine(axes.Layout(h_pad=7 / 72))
         panels[-1].set_xlabel("time per switch")
         drawing.legend(handles=_handles(table, recorded, predictions), loc="outside upper left", ncols=2)
-        drawing.draw_without_rendering()
         axes.thin(panels[-1])
     return Figure(
         drawing,

@@ -133,7 +133,6 @@ def _draw(
         ax.spines["left"].set_visible(False)
         ax.set_xlabel("time for one")
         drawing.legend(handles=_handles(table, recorded, predictions), loc="outside upper left", ncols=2)
-        drawing.draw_without_rendering()
         axes.thin(ax)
     return Figure(
         drawing,

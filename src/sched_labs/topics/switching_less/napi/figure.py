@@ -79,7 +79,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     tick: dict[str, Any] = {"marker": "|", "markersize": 22, "markeredgewidth": 3, "linestyle": "none"}
     with style.drawing():
         drawing = canvas(290 + 76 * len(table) + 20 * (len(marks) + (recorded is not None)))
-        drawing.set_layout_engine("constrained", h_pad=9 / 72)
+        drawing.set_layout_engine(axes.Layout(h_pad=9 / 72))
         paid, late = drawing.subplots(2, 1)
         for y, row in enumerate(each(table)):
             before = None if pale is None else pale[pale.way == row.way]
@@ -127,7 +127,6 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         handles += also_in_legend(recorded, (), **{**tick, "markersize": 14})
         handles += [Line2D([], [], label=text, **dashed()) for text, _ in marks]
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
-        drawing.draw_without_rendering()
         axes.thin(late)
     return Figure(
         drawing,
