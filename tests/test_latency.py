@@ -457,12 +457,14 @@ def test_workers_go_back_to_where_they_are_sent() -> None:
 # ---- ticks ------------------------------------------------------------------------------------------------
 
 
-def comb(period_ns: float, watched_ns: float, seed: int, *, of: float = 1.0, noise: int = 0) -> np.ndarray:
+def comb(
+    period_ns: float, watched_ns: float, seed: int, *, of: float = 1.0, noise: int = 0, jitter: float = 0.002
+) -> np.ndarray:
     """CONSTRUCTED points in time: a comb of which some teeth are missing, jitter, and noise."""
     random = np.random.default_rng(seed)
     teeth = np.arange(0.3 * period_ns, watched_ns, period_ns)
     teeth = teeth[random.random(teeth.size) < of]
-    teeth = teeth + random.normal(0, 0.002 * period_ns, teeth.size)
+    teeth = teeth + random.normal(0, jitter * period_ns, teeth.size)
     return np.sort(np.concatenate([teeth, random.uniform(0, watched_ns, noise)]))
 
 
@@ -487,6 +489,13 @@ def test_no_period_where_there_is_none() -> None:
     assert period(np.arange(5.0), 1e9)[2] == 0
     for too_short in (-5e6, 0.0, 1e6):  # others had the CPU for nearly all of the time, or past the end
         assert np.isnan(period(random, too_short)[0])
+
+def test_no_multiple_of_a_period_is_taken_for_it() -> None:
+    """Ticks come early and late, and the frequencies that are tried lie beside theirs."""
+    for seed, hz in enumerate(np.linspace(249.85, 250.15, 13)):
+        at = comb(1e9 / hz, 399.44e6, seed, jitter=0.012)
+        assert period(at, 399.44e6)[0] == pytest.approx(1e9 / hz, rel=0.001)
+
 
 
 @pytest.fixture(scope="module")

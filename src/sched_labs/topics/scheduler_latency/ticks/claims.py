@@ -30,8 +30,9 @@ def _kernels_tick(table: pd.DataFrame) -> pd.Series:
         raise CannotTell("Whether the gaps are this kernel's is not known: it does not tell its interrupts.")
     if row.interrupts_per_period < OWN:
         raise CannotTell(
-            f"The gaps come every {ns(row.period_ns)}, with {row.interrupts_per_period:.2f} timer interrupts "
-            "of this kernel for each: what takes the CPU so regularly is below it, such as a hypervisor."
+            f"The regular gaps come every {ns(row.period_ns)}, with {row.interrupts_per_period:.2f} timer "
+            "interrupts of this kernel for each: what takes the CPU so regularly is below it, such as a "
+            "hypervisor."
         )
     return row
 
@@ -41,7 +42,7 @@ def _tick_at_1000_hz(table: pd.DataFrame) -> Verdict:
     Design: a thread alone on its CPU; a tickless CPU would have none.  Opponent: HZ is a choice of the build.
     """
     row = _kernels_tick(table)
-    reason = f"the gaps come every {ns(row.period_ns)}: {1e9 / row.period_ns:.0f} times a second."
+    reason = f"the regular gaps come every {ns(row.period_ns)}: {1e9 / row.period_ns:.0f} times a second."
     return within(row.period_lo_ns, row.period_hi_ns, 0.95e6, 1.05e6, reason)
 
 
@@ -52,7 +53,10 @@ def _tick_is_one_over_hz(table: pd.DataFrame) -> Verdict:
     row = _tick(table)
     if math.isnan(row.tick_ns):
         raise CannotTell("This machine does not tell its tick.")
-    reason = f"the gaps come every {ns(row.period_ns)}, and 1/HZ is {ns(row.tick_ns)}."
+    reason = (
+        f"the regular gaps come every {ns(row.period_ns)} (interval {ns(row.period_lo_ns)} to "
+        f"{ns(row.period_hi_ns)}), and 1/HZ is {ns(row.tick_ns)}."
+    )
     return within(row.period_lo_ns, row.period_hi_ns, 0.98 * row.tick_ns, 1.02 * row.tick_ns, reason)
 
 

@@ -196,11 +196,27 @@ def period(at_ns: NDArray[np.float64], watched_ns: float) -> tuple[float, float,
         if strength >= STRONG:
             fine = np.linspace(frequency_hz - 2 * step_hz, frequency_hz + step_hz, 61)
             tried = [(*_filled(at_s, f, watched_s), float(f)) for f in fine]
-            strength, phase, frequency_hz = max(tried)
+            strength, phase, frequency_hz = _shortest(max(tried), at_s, watched_s, step_hz)
             return 1e9 / frequency_hz, (phase + start * frequency_hz / 1e9) % 1, min(1.0, strength)
         best = max(best, (strength, frequency_hz, phase))
         frequency_hz -= step_hz
     return math.nan, 0.0, best[0]
+
+
+def _shortest(
+    comb: tuple[float, float, float], at_s: NDArray[np.float64], watched_s: float, step_hz: float
+) -> tuple[float, float, float]:
+    """The comb (strength, phase, Hz) or one of so many times its teeth, where that is filled, too.
+
+    Steps between the frequencies that are tried smear a tooth over some bins, so that the shortest period may
+    have been passed over and a multiple of it found.
+    """
+    for times in range(int(HIGHEST_HZ / comb[2]), 1, -1):
+        fine = np.linspace(times * comb[2] - step_hz, times * comb[2] + step_hz, 61)
+        tried = max((*_filled(at_s, f, watched_s), float(f)) for f in fine)
+        if tried[0] >= STRONG:
+            return tried
+    return comb
 
 
 def _filled(at_s: NDArray[np.float64], frequency_hz: float, watched_s: float) -> tuple[float, float]:

@@ -130,6 +130,7 @@ def _caption(row: pd.Series) -> str:
     if not math.isfinite(row["period_ns"]):
         return f"The {int(row['gaps']):,} gaps took {took} and share no period."
     return (
-        f"The gaps took {took}; they come every {axes.time_text(row['period_ns'])}, and half of those that "
-        f"keep to it take {axes.time_text(row['in_phase_p50_ns'])} or less."
+        f"The {int(row['gaps']):,} gaps took {took}; the regular ones among them come every "
+        f"{axes.time_text(row['period_ns'])}, and half of these take "
+        f"{axes.time_text(row['in_phase_p50_ns'])} or less."
     )
