@@ -259,10 +259,13 @@ def test_hogs_are_counted_from_the_workers_first_wake_up_on() -> None:
     assert min(elapsed) < 20e6  # the hogs settle for as long before the worker is due
 
 
-def late(policy: str, tail_ms: float, *, wakes: int = 100, not_run: int = 0) -> dict[str, Any]:
+def late(
+    policy: str, tail_ms: float, *, load: str = "heavy", wakes: int = 100, not_run: int = 0
+) -> dict[str, Any]:
     """A CONSTRUCTED row of the policies' figure, of three trials."""
     return {
         "policy": policy,
+        "load": load,
         "p99_ns": 1e6 * tail_ms,
         "wakes": 3 * wakes,
         "wakes_per_trial": wakes,
@@ -275,8 +278,13 @@ def late(policy: str, tail_ms: float, *, wakes: int = 100, not_run: int = 0) -> 
     ("rows", "said"),
     [
         ([late("OTHER", 7), late("FIFO", 0.02)],
-         "one in a hundred wake-ups is 20 µs late or more under FIFO, and 7 ms under OTHER."),
-        ([late("FIFO", 0.02, wakes=20), late("OTHER", 7, wakes=20)], "the latest of 20 wake-ups is 20 µs"),
+         "one in a hundred wake-ups of the worker that asks for 20 % is 20 µs late or more under FIFO, and "
+         "7 ms under OTHER."),
+        ([late("OTHER", 7), late("FIFO", 0.05, load="light"), late("FIFO", 0.02), late("DEADLINE", 0.03)],
+         "20 µs late or more under FIFO"),
+        ([late("OTHER", 7, load="light")], "of the worker that asks for 2 % of the CPU is 7 ms"),
+        ([late("FIFO", 0.02, wakes=20), late("OTHER", 7, wakes=20)],
+         "the latest of 20 wake-ups of the worker that asks for 20 % is 20 µs"),
         ([late("FIFO", 0.02), late("IDLE", 100, not_run=300)], "under IDLE none ran before its block ended."),
         ([late("FIFO", 0.02), late("nice +10", 80, not_run=36)],
          "80 ms under nice +10, where 36 of 300 had not run when their block ended."),
@@ -482,6 +490,13 @@ def test_two_gaps_in_a_period_do_not_halve_it() -> None:
     assert period(both, 1e9)[0] == pytest.approx(4e6, rel=0.01)
 
 
+def test_no_multiple_of_a_period_is_taken_for_it() -> None:
+    """Ticks come early and late, and the frequencies that are tried lie beside theirs."""
+    for seed, hz in enumerate(np.linspace(249.85, 250.15, 13)):
+        at = comb(1e9 / hz, 399.44e6, seed, jitter=0.012)
+        assert period(at, 399.44e6)[0] == pytest.approx(1e9 / hz, rel=0.001)
+
+
 def test_no_period_where_there_is_none() -> None:
     random = np.sort(np.random.default_rng(3).uniform(0, 1e9, 100))
     found, _, strength = period(random, 1e9)
@@ -489,13 +504,6 @@ def test_no_period_where_there_is_none() -> None:
     assert period(np.arange(5.0), 1e9)[2] == 0
     for too_short in (-5e6, 0.0, 1e6):  # others had the CPU for nearly all of the time, or past the end
         assert np.isnan(period(random, too_short)[0])
-
-def test_no_multiple_of_a_period_is_taken_for_it() -> None:
-    """Ticks come early and late, and the frequencies that are tried lie beside theirs."""
-    for seed, hz in enumerate(np.linspace(249.85, 250.15, 13)):
-        at = comb(1e9 / hz, 399.44e6, seed, jitter=0.012)
-        assert period(at, 399.44e6)[0] == pytest.approx(1e9 / hz, rel=0.001)
-
 
 
 @pytest.fixture(scope="module")

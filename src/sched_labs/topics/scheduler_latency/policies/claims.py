@@ -26,7 +26,7 @@ def _fifo_at_once(table: pd.DataFrame) -> Verdict:
     cell = _worker(table, "FIFO", "light")
     reason = (
         f"under FIFO half of a light worker's wake-ups ran within {ns(cell.p50_ns)}, 99 % within "
-        f"{ns(cell.p99_ns)}."
+        f"{ns(cell.p99_ns)}. A millisecond is taken for at once."
     )
     if cell.p99_hi_ns < 1e6:
         return Verdict(HOLDS, reason)
