@@ -32,6 +32,7 @@ def _threads_in_the_way(table: pd.DataFrame) -> Verdict:
     """
     rows = _of(table, "alone")
     other = rows.loc[["idle", "interrupt"]]
+    left = 1 - other["share"].sum()
     # The two parts share their trials, so the sum of their intervals is wider than the interval of their sum.
     low, high = (
         1 - min(1.0, other["share_hi"].to_numpy(float).sum()),
@@ -39,9 +40,8 @@ def _threads_in_the_way(table: pd.DataFrame) -> Verdict:
     )
     reason = (
         f"alone on its CPU the program waited {ns(rows['wait_mean_ns'].iloc[0])} on average, "
-        f"{rows['share']['idle']:.0%} of it while the CPU was idle and {rows['share']['interrupt']:.0%} "
-        f"during interrupts, which leaves {1 - other['share'].sum():.0%} to others (interval {low:.0%} to "
-        f"{high:.0%})."
+        f"{rows['share']['idle']:.1%} of it while the CPU was idle and {rows['share']['interrupt']:.1%} "
+        f"during interrupts, which leaves {left:.1%} to others (interval {low:.0%} to {high:.0%})."
     )
     return above(low, high, 0.5, reason)
 

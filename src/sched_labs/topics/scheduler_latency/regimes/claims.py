@@ -65,8 +65,8 @@ def _yield_like_sleep(table: pd.DataFrame) -> Verdict:
     had_the_cpus(yielding)
     waits = sleeping.waits / sleeping.rounds
     reason = (
-        f"with one worker for each CPU there was a wait in {yielding.switched_share:.0%} of the rounds of "
-        f"those that yield, {waits:.2f} a round for those that sleep."
+        f"with one worker for each CPU {yielding.switched_share:.1%} of the rounds of those that "
+        f"yield ended with a wait, and there were {waits:.2f} waits a round for those that sleep."
     )
     if waits < 0.5 or 0.1 <= yielding.switched_share <= 0.5:
         raise CannotTell(reason)
