@@ -85,8 +85,10 @@ const draw = (scene, at, kit) => {
   return drawn + kit.axis(left, right, top - 6, 0, to, "ms");
 };
 
+const requests = (number) => `${number} request${number === 1 ? "" : "s"}`;
+
 const say = ({ rows: [waiting, open], stall }) =>
-  `The server stands still once, for ${ms(Math.round(stall))}. The client that waits meets that ${waiting.slow === 1 ? "once" : `${waiting.slow} times`} and does not send ${waiting.missing} requests meanwhile; users who do not wait for one another send ${open.slow} requests that are slow.`;
+  `The server stands still once, for ${ms(Math.round(stall))}. The client that waits meets that ${waiting.slow === 1 ? "once" : `${waiting.slow} times`} and does not send ${requests(waiting.missing)} meanwhile; users who do not wait for one another send ${requests(open.slow)} that ${open.slow === 1 ? "is" : "are"} slow.`;
 
 const MODEL = ({ show }) => show === "model";
 

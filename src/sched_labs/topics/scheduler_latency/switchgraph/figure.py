@@ -32,7 +32,7 @@ _MOST_ARROWS = 16
 _LOOKS = {
     "interruptible": ("to sleep", style.NEUTRAL, 0.18),
     "runnable": ("although it could go on", style.PREEMPTED, 0.4),
-    "uninterruptible": ("to wait for a device", style.SYSTEM, 0.3),
+    "uninterruptible": ("to an uninterruptible sleep", style.SYSTEM, 0.3),
     "other": ("and ended", style.INK, 0.5),
 }
 
@@ -141,7 +141,7 @@ def _arrows(ax: Axes, table: pd.DataFrame, places: dict[str, tuple[float, float]
 _WHY = {
     "interruptible": "because it went to sleep",
     "runnable": "although it could have gone on",
-    "uninterruptible": "because it waited for a device",
+    "uninterruptible": "because it went to an uninterruptible sleep",
     "other": "because it ended",
 }
 

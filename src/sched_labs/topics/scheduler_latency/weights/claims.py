@@ -106,8 +106,8 @@ def _weight_on_each_cpu(table: pd.DataFrame) -> Verdict:
         raise CannotTell("Sessions are no task groups here, and so nothing is divided.")
     alike = _even(table, "alike")
     reason = (
-        f"a hog whose session has another hog on another CPU had {share} of its own; two alike in one "
-        f"session {alike}."
+        f"a hog whose session has another hog on another CPU had {share} of what it and its rival had; of "
+        f"two alike in one session the second had {alike}."
     )
     return holds_or_fails(row.second_lo_percent > 42, row.second_hi_percent < 42, reason)
 

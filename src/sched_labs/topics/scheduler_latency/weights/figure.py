@@ -104,13 +104,19 @@ def _caption(table: pd.DataFrame) -> str:
         )
         if name in by
     ]
+    without = [
+        f"{axes.number_text(by[name], 2)} % {words}"
+        for name, words in (("two sessions, spread", "where its session runs on another CPU, too"),)
+        if name in by
+    ]
     if not said:
         each_had = [
             f"{axes.number_text(had, 2)} % ({WORDS.get(str(name), str(name)).replace(chr(10), ' ')})"
             for name, had in by.items()
         ]
         return f"The second of two hogs got {listed(each_had)} of what the two had."
-    return f"With nice 10 the second of two hogs got {', '.join(said)}."
+    besides = f"; with the nice value of the first, {without[0]}" if without else ""
+    return f"With nice 10 the second of two hogs got {', '.join(said)}{besides}."
 
 
 def _alt(table: pd.DataFrame) -> str:
