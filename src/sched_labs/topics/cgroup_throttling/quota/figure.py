@@ -196,7 +196,10 @@ def _caption(table: pd.DataFrame) -> str:
     # Where the formula's stall is shorter than a slice and a tick, nothing could disagree with it.
     told = table[(table["share_percent"] < 100) & (table["formula_stall_ns"] > table["tolerance_ns"])]
     near = (abs(told["stall_ns"] - told["formula_stall_ns"]) <= told["tolerance_ns"]).sum()
-    agree = f"where it is longer than a slice and a tick, {near} of {len(told)} stalls differ from it by less"
+    agree = (
+        f"{near} of the {len(told)} limits that leave more than a slice and a tick had stalls within a slice "
+        "and a tick of the formula"
+    )
     return (
         f"With {row['share_percent']:g} % of {axes.time_text(row['period_ns'])} the thread stands still for "
         f"{axes.time_text(row['stall_ns'])} at a time, where the rest of the period is "
@@ -310,10 +313,11 @@ def _threads_caption(table: pd.DataFrame) -> str:
         return "No limit was set here, so nothing was used up."
     one, many = seen.iloc[0], seen.iloc[-1]
     lasts = [f"{_count(row['threads'])} {axes.time_text(row['ran_ns'])}" for row in (one, many)]
+    who = "it stands" if many["threads"] == 1 else f"all {many['threads']:g} stand"
     return (
         f"{axes.time_text(many['quota_ns'])} of CPU time last {' and '.join(dict.fromkeys(lasts))} on "
         f"{many['cpus']:g} CPU{'s' * int(many['cpus'] > 1)}; then "
-        f"all stand still for {axes.time_text(many['stall_ns'])}."
+        f"{who} still for {axes.time_text(many['stall_ns'])}."
     )
 
 

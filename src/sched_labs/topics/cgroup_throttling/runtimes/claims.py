@@ -96,8 +96,9 @@ def _percent_tells(table: pd.DataFrame) -> Verdict:
     apart = abs(host.throttled_percent - fitting.throttled_percent)
     least, most = tail_ratio(host, fitting)
     reason = (
-        f"{host.throttled_percent:.0f} % and {fitting.throttled_percent:.0f} % of the periods were "
-        f"throttled; p99 was {ns(host.p99_ns)} and {ns(fitting.p99_ns)}."
+        f"Java with {host.threads} and with {fitting.threads}: {host.throttled_percent:.0f} % and "
+        f"{fitting.throttled_percent:.0f} % of the periods were throttled; p99 was {ns(host.p99_ns)} and "
+        f"{ns(fitting.p99_ns)}."
     )
     if apart > APART:
         raise CannotTell(f"These two differ: {reason}")

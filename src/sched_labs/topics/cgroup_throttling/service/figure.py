@@ -215,13 +215,13 @@ def _caption(summary: pd.DataFrame) -> str:
     one, other = plain.iloc[0], quota.sort_values("demand_percent").iloc[-1]
     apart = other["p99_lo_ns"] > one["p99_hi_ns"] or other["p99_hi_ns"] < one["p99_lo_ns"]
     text = (
-        f"Under a quota of which the requests need {other['demand_percent']:g} % on average the slowest "
+        f"Under a quota of which the requests need {other['demand_percent']:g} % on average "
+        f"{axes.number_text(other['throttled_percent'], 2)} % of the periods were throttled, and the slowest "
         f"hundredth took {axes.time_text(other['p99_ns'])} or more, without a limit "
-        f"{axes.time_text(one['p99_ns'])}{'' if apart else ' (no difference seen)'}, with "
-        f"{axes.number_text(other['throttled_percent'], 2)} % of the periods throttled"
+        f"{axes.time_text(one['p99_ns'])}{'' if apart else ' (the intervals overlap)'}"
     )
     if np.isfinite(other["second_mode_ns"]):
-        text += f" and a second mode near {axes.time_text(other['second_mode_ns'], 2)}"
+        text += f"; under the quota a second mode lies near {axes.time_text(other['second_mode_ns'], 2)}"
     return f"{text}."
 
 

@@ -185,7 +185,7 @@ def _caption(result: Drawable) -> str:
         )
     text = f"cpu.stat counts {row['throttled_periods']:.0f} of {row['periods']:.0f} periods as throttled"
     if np.isfinite(row["held_percent"]) and np.isfinite(row["held_p50_ns"]):
-        text += f"; {axes.number_text(row['held_percent'], 2)} % of the requests met it"
+        text += f"; {axes.number_text(row['held_percent'], 2)} % of the requests met a throttled group"
         if np.isfinite(row["other_p50_ns"]):
             text += (
                 f", and half of them took more than {axes.time_text(row['held_p50_ns'], 2)}, half of the "
