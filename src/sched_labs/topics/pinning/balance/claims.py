@@ -7,7 +7,7 @@ import pandas as pd
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import above, holds_or_fails, one_row
 
-from .experiment import ODD, SHORT
+from .experiment import NAMES, ODD, SHORT
 
 AT_ONCE_NS = 1e6  # several times the way out of idle, in a virtual machine, too; and less than a tick
 _SPANS = "The interval spans 1 ms:"
@@ -16,7 +16,7 @@ MOSTLY_PERCENT = 50  # of the lead that a hog with a CPU for itself would have
 
 
 def _row(table: pd.DataFrame, situation: str) -> pd.Series:
-    row = one_row(table, f"crowded hogs ({situation})", situation=situation)
+    row = one_row(table, f"the row {NAMES[situation]!r}", situation=situation)
     if row.trials < 2:
         raise CannotTell("One trial says nothing about how trials vary.")
     if row.others_percent > TAKEN_PERCENT:

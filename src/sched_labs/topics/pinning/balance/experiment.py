@@ -62,6 +62,15 @@ SITUATIONS = {
     "isolated": Situation(isolated=True),
     ODD: Situation(odd=True),
 }
+NAMES = {  # of the rows of the figure
+    SHORT: "held for a moment",
+    "long": "held for long",
+    "goes idle": "a CPU goes idle",
+    "naps": "each naps for 1 ms",
+    "half": "half may not leave",
+    "isolated": "isolated partition",
+    ODD: "one more than CPUs",
+}
 
 
 def summarise(result: Result) -> pd.DataFrame:

@@ -26,18 +26,9 @@ from sched_labs.draw.base import (
     times_ns,
 )
 
-from .experiment import SHORT
+from .experiment import NAMES, SHORT
 
 KIND = "balance.spread"
-NAMES = {
-    "short": "held for a moment",
-    "long": "held for long",
-    "goes idle": "a CPU goes idle",
-    "naps": "each naps for 1 ms",
-    "half": "half may not leave",
-    "isolated": "isolated partition",
-    "odd": "one more than CPUs",
-}
 _COLUMNS = (
     *("situation", "hogs", "cpus", "first_ns", "first_lo_ns", "first_hi_ns"),
     *("spread_ns", "spread_lo_ns", "spread_hi_ns", "stayed_percent", "crowded_percent"),
