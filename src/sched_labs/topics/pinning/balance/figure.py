@@ -69,7 +69,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     entries = 2 * (hogs > 0) + 3 + len(marks) + (recorded is not None)
     with style.drawing():
         drawing = canvas(76 + (64 + 15 * hogs) * (hogs > 0) + 27 * len(table) + 20 * entries)
-        drawing.set_layout_engine("constrained", h_pad=7 / 72)
+        drawing.set_layout_engine(axes.Layout(h_pad=7 / 72))
         ratios = [64 + 15 * hogs, 40 + 27 * len(table)] if hogs else [1]
         *top, below = drawing.subplots(len(ratios), 1, squeeze=False, height_ratios=ratios)[:, 0]
         handles: list[Artist] = _lanes(top[0], drawn, result.parameters["home_cpu"]) if hogs else []
@@ -77,6 +77,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         handles += also_in_legend(recorded, (), linestyle="none", marker="o", markersize=9)
         handles += [Line2D([], [], label=text, **dashed()) for text, _ in marks]
         drawing.legend(handles=handles, loc="outside upper left", ncols=1)
+        axes.thin(below)
     return Figure(
         drawing,
         alt=_alt(table, drawn),
