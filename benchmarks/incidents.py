@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import incident_players
 import incident_room
 from incident_room import started
+from kept import Kept
 from table import wilson
-from watch import Kept
 
 from sched_labs.core.closure import closure
 from sched_labs.incidents import program, story

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import random
@@ -32,11 +31,11 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import troubles
+from kept import Kept
 from run import added_interval
 from table import Line, NotMeasurable, conclude, remark_on
 
 from sched_labs import machine, workloads
-from sched_labs.core.store import now
 from sched_labs.probes import peers, runqlat, switches, timeline
 from sched_labs.run.surroundings import Surroundings
 from sched_labs.steer import placement
@@ -84,33 +83,6 @@ def verdict(case: troubles.Case, seed: int, seconds: float) -> Said:
     """What was said of one constructed program."""
     with case.running(seed) as pid:
         return judged(pid, seconds, sick=case.sick, names=case.names, never=case.never)
-
-
-class Kept:
-    """What was said of each case and seed, as lines of JSON in a file; without one in memory only.
-
-    how   what else decides: lines that were written with another one are left alone, and do not count
-    """
-
-    def __init__(self, file: Path | None, how: str) -> None:
-        self._file, self._how = file, how
-        rows = [json.loads(line) for line in file.read_text().splitlines()] if file and file.exists() else []
-        self._said: dict[tuple[str, int], dict[str, Any]] = {
-            (row["case"], row["seed"]): row for row in rows if row["how"] == how
-        }
-
-    def has(self, case: str, seed: int) -> bool:
-        return (case, seed) in self._said
-
-    def add(self, case: str, seed: int, said: dict[str, Any]) -> None:
-        row = {"case": case, "seed": seed, "how": self._how, "at": now(), **said}
-        self._said[case, seed] = row
-        if self._file:
-            with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-
-    def of(self, case: str, seeds: range) -> list[dict[str, Any]]:
-        return [self._said[case, seed] for seed in seeds if (case, seed) in self._said]
 
 
 ROUND_TRIPS = 20_000

@@ -34,7 +34,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import troubles
-from watch import NOT_JUDGED, Kept, Said, judged
+from kept import Kept
+from watch import NOT_JUDGED, Said, judged
 
 from sched_labs.limits import cgroups
 from sched_labs.limits.cgroups import Group
