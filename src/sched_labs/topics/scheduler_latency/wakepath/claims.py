@@ -27,7 +27,8 @@ def _row(table: pd.DataFrame, situation: str) -> pd.Series:
 def _idle_is_soonest(table: pd.DataFrame) -> Verdict:
     """Statistic: by how much a trial's median is shorter than in the idle trial beside it, by interval over
     the pairs.  Control: the same CPU and the same waker.  Design: a thread of the policy SCHED_IDLE uses the
-    CPU; starts take turns.  Opponent: an ordinary thread would be in the way; this one gives way at once.
+    CPU; starts take turns.  Opponent: an ordinary thread would be in the way; this one gives way, with lazy
+    preemption at the tick only.
     """
     idle, busy = _row(table, "idle"), _row(table, "spinner")
     reason = (
