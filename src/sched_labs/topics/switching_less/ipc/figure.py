@@ -75,7 +75,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 def _caption(table: pd.DataFrame) -> str:
     """What each cause costs where it is seen, and how often the victim was switched."""
     others = table[table["condition"] != "alone"]
-    clear = others[(others["loss_lo_share"] > 0) & (others["loss_share"] > others["floor_share"])]
+    clear = others[others["loss_lo_share"] > others["floor_share"]]
     if clear.empty:
         return "No loss of work stands clear of the noise in this run."
     said = [
