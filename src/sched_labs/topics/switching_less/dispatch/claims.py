@@ -34,7 +34,8 @@ def _even(table: pd.DataFrame, way: str, other: str) -> Verdict:
     _, beside = _busiest(table, other)
     most = EVEN * 100 / row.workers
     reason = (
-        f"the busiest of {row.workers} workers had {share} of the requests; with {_WORDS[other]}, {beside}."
+        f"the busiest of {row.workers} workers had {share} of the requests; with {_WORDS[other]}, {beside}. "
+        f"Up to {most:.0f} % counts as even."
     )
     return holds_or_fails(row.busiest_hi_percent < most, row.busiest_lo_percent > most, reason)
 

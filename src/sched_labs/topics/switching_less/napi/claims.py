@@ -80,6 +80,7 @@ def _priority_mends_it(table: pd.DataFrame) -> Verdict:
         why = "There was nothing to mend" if at_most < LATER else "Whether there was anything to mend is open"
         raise CannotTell(f"{why}: {late}")
     least, most, reason = _tail(table, "fifo")
+    reason += f" Less than {LATER:g} times as long counts as the same."
     return holds_or_fails(most < LATER, least > LATER, reason, "The interval spans twice:")
 
 
