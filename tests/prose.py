@@ -397,6 +397,8 @@ def even_machine(kind: str, given: dict[str, Any]) -> Result:
         run.data = pd.concat([kept, often.assign(condition="bare")], ignore_index=True)
     if kind == "interpreter.script":  # a tax in every other trial
         _times(run, "threads == 2 and every > 0 and trial % 2", cpu_ns=0.5)
+    if kind == "packets.udp":  # it counts no softirqs
+        run.data["net_rx"] = np.nan
     if kind == "migration.cost":  # a kernel that counts no waits
         run.data["wait_ns"] = np.nan
     if kind == "wakeplace.sweep":

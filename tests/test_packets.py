@@ -187,6 +187,19 @@ def test_it_is_drawn_kept_and_judged(tiny: Result) -> None:
     assert {claim.kind for claim, _ in judge(tiny)} == {tiny.kind}
 
 
+@pytest.mark.parametrize(
+    ("packets_per_softirq", "charged", "payer"),
+    [(1.0, 1.0, "the sender"), (1.0, 0.6, "nobody"), (1e4, 1.0, "a kernel thread"), (10.0, 1.0, None),
+     (np.nan, 1.0, None)],
+)  # fmt: skip
+def test_the_sender_pays_for_softirqs_that_were_counted(
+    monkeypatch: pytest.MonkeyPatch, packets_per_softirq: float, charged: float, payer: str | None
+) -> None:
+    row = way("single", packets=packets_per_softirq) | {"charged_share": charged, "softirq_share": 0.4}
+    monkeypatch.setattr(Result, "summary", lambda _: pd.DataFrame([row]))
+    assert packets.payer(line()) == payer
+
+
 # ---- claims, on CONSTRUCTED summaries ----
 
 
