@@ -22,7 +22,7 @@ from sched_labs.run.base import Instrument, Run, experiment
 from sched_labs.steer import placement
 
 NEAR = 0.05  # "recovered" means that an access takes at most so much longer than alone
-ROUNDS = 12  # how many accesses per line of the set are followed
+ROUNDS = 12  # how many accesses per line of the set are followed, or more in a small one
 BLOCKS = 64  # in how many blocks
 FEWEST_READS = 256  # a block of fewer would measure the clock
 TURNS = 2  # of both conditions in one start, there and back
@@ -192,7 +192,7 @@ def curve(
 
     Data: one row per working_set_bytes, trial, turn, condition (alone or after_switch) and block_index:
     block_ns, the median over the resumes of the turn, for `accesses` reads.  A set is followed for twelve
-    reads per line.
+    reads per line or more.
     """
     survey = machine.survey()
     line = survey.line_bytes
