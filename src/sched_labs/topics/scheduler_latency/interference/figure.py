@@ -162,12 +162,15 @@ def _cell(table: pd.DataFrame, neighbour: str, by: str) -> float:
 
 
 def _caption(table: pd.DataFrame) -> str:
+    nice = table["nice"].iloc[0]
+    start = f"Of each second, with nice {nice}" if table["nice"].nunique() > 1 else "Of each second"
+    table = table[table["nice"] == nice]
     parts = [
         f"beside {_words(name)} interrupts took {_ms(_cell(table, name, 'interrupts'))} "
         f"and kernel threads {_ms(_cell(table, name, 'kernel_threads'))}"
         for name in table["neighbour"].unique()
     ]
-    return f"Of each second, {'; '.join(parts)}."
+    return f"{start}, {'; '.join(parts)}."
 
 
 def _alt(table: pd.DataFrame) -> str:
