@@ -429,7 +429,7 @@ def _grid_caption(table: pd.DataFrame) -> str:
         set_size, partner = axes.size_text(row.working_set_bytes), axes.size_text(row.partner_bytes)
         return f"{axes.time_text(row.extra_ns)} with {set_size} and a partner of {partner}"
 
-    return f"One switch costs from {said(least)} to {said(most)}: it depends on both sets."
+    return f"Warming up after one switch costs from {said(least)} to {said(most)}: it depends on both sets."
 
 
 def _grid_alt(table: pd.DataFrame) -> str:
