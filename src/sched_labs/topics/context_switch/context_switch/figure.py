@@ -247,6 +247,12 @@ def judged(table: pd.DataFrame) -> pd.DataFrame:
     return table[~table["flagged"] & (table["net_per_switch_ns"] > 0)]
 
 
+def _times(good: pd.DataFrame) -> pd.Series[Any]:
+    """How many times its cost on one CPU a hand-over costs on two, where both are judged."""
+    costs = good.pivot(index=["mechanism", "between"], columns="placement", values="net_per_switch_ns")
+    return (costs["other_cpu"] / costs["same_cpu"]).dropna()
+
+
 def _caption(table: pd.DataFrame) -> str:
     good = judged(table)
     sentences = []
@@ -258,11 +264,11 @@ def _caption(table: pd.DataFrame) -> str:
         text = axes.range_text(rows["net_per_switch_ns"].min(), rows["net_per_switch_ns"].max())
         sentence = f"Beyond its system calls, a switch on one CPU costs {text}"
         if "other_cpu" in middles:
-            times = middles["other_cpu"] / middles["same_cpu"]
             sentence += (
-                f"; a hand-over to another CPU costs {axes.time_text(middles['other_cpu'])} in the median, "
-                f"{axes.number_text(times, 2)} times as much"
+                f"; a hand-over to another CPU costs {axes.time_text(middles['other_cpu'])} in the median"
             )
+            if len(times := _times(good)):
+                sentence += f", {axes.number_text(times.median(), 2)} times as much as the same on one CPU"
         sentences.append(f"{sentence}.")
     elif middles:
         sentences.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, yes
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict
 from sched_labs.claims.helpers import some
 
 
@@ -65,7 +65,9 @@ def _involuntary_is_preempted(table: pd.DataFrame) -> Verdict:
         f"two threads that give way by themselves show {row.involuntary_per_yield:.3f} involuntary and "
         f"{row.voluntary_per_yield:.3f} voluntary switches per call."
     )
-    return yes(row.involuntary_per_yield < 50 * row.voluntary_per_yield, reason)
+    if row.involuntary_per_yield < 50 * row.voluntary_per_yield:
+        raise CannotTell(f"That is not fifty times as many: {reason}")
+    return Verdict(FAILS, reason)
 
 
 def _fifo_until_it_blocks(table: pd.DataFrame) -> Verdict:
