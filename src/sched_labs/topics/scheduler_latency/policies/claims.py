@@ -9,6 +9,7 @@ import pandas as pd
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, yes
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.helpers import had_the_cpus, holds_or_fails, one_row, tail_ratio, within
+from sched_labs.core.words import number_text
 
 from .experiment import FEWEST_FOR_TAIL, LOADS
 
@@ -83,7 +84,8 @@ def _three_times_at_most(table: pd.DataFrame) -> Verdict:
     least, most = tail_ratio(plain, fifo)
     reason = (
         f"one in a hundred is {ns(plain.p99_ns)} late or more under OTHER, {ns(fifo.p99_ns)} under FIFO: "
-        f"{plain.p99_ns / fifo.p99_ns:.0f} times (interval {least:.0f} to {most:.0f})."
+        f"{number_text(plain.p99_ns / fifo.p99_ns, 2)} times (interval {number_text(least, 2)} to "
+        f"{number_text(most, 2)})."
     )
     return within(least, most, 0, 3, reason)
 
