@@ -160,6 +160,11 @@ def test_constructed_rates_are_read(label: str, rows: list[dict[str, object]]) -
     assert ("threads together" in said.evidence) == (len(rows) > 1)
 
 
+def test_threads_wait_for_no_more_than_all_of_the_time() -> None:
+    two = [thread(True, 0, 400, 0.0, 1.005), thread(False, 0, 400, 0.0, 1.005)]
+    assert "200% of the time" in switches.classify(pd.DataFrame(two)).evidence
+
+
 def test_only_one_process_is_read_at_a_time() -> None:
     two = [thread(True, 1, 0), thread(True, 1, 0) | {"pid": 2}]
     with pytest.raises(ParameterError, match="one process"):

@@ -157,7 +157,7 @@ def _read(rates: pd.DataFrame) -> Label:
     """One label for these threads, taken together."""
     voluntary, involuntary = float(rates["voluntary_per_s"].sum()), float(rates["involuntary_per_s"].sum())
     total, cpu = voluntary + involuntary, float(rates["cpu_share"].sum(min_count=1))
-    waiting = float(rates["run_delay_share"].sum(min_count=1))
+    waiting = min(float(rates["run_delay_share"].sum(min_count=1)), len(rates))  # the looks are not instants
     stint_ns = cpu / total * 1e9 if total else np.nan
     evidence = f"{_rate(voluntary)} voluntary and {_rate(involuntary)} involuntary switches/s"
     if len(rates) > 1:
