@@ -66,7 +66,10 @@ def _short_comes_first(table: pd.DataFrame) -> Verdict:
     row, control = _row(table, "short"), _row(table, "equal")
     if control.at_once_hi_percent > AT_ONCE_PERCENT:
         raise CannotTell(f"With equal slices {control.at_once_percent:.0f} % came at once, too.")
-    reason = f"{row.at_once_percent:.0f} % came at once, {control.at_once_percent:.0f} % with equal slices."
+    reason = (
+        f"{row.at_once_percent:.0f} % came at once, {control.at_once_percent:.0f} % with equal slices. "
+        f"More than {AT_ONCE_PERCENT} % counts as at once."
+    )
     return above(*_at_once(row), AT_ONCE_PERCENT, reason)
 
 
