@@ -61,22 +61,22 @@ def _costs_the_same(table: pd.DataFrame) -> Verdict:
 
 
 def _nobody_notices(table: pd.DataFrame) -> Verdict:
-    """Statistic: part of the calls that stop a running thread of the process, by interval.  Control: a thread
-    of another process, on the same CPUs.  Design: both only look at a clock.  Opponent: a hypervisor or a
-    device stops either of them.
+    """Statistic: part of the calls by which a running thread of the process is stopped, by interval.
+    Control: a thread of another process, on the same CPUs.  Design: both only look at a clock.
+    Opponent: a hypervisor or a device stops either of them.
     """
     missing = "No thread of the process ran."
     row = _known(_row(table, "threads"), "stopped", "share", missing)
     other = _known(_row(table, "process"), "stopped", "share", "No other process ran.")
     if other.stopped_hi_share >= HALF:
         raise CannotTell(
-            f"Threads of another process were stopped as well, in {other.stopped_share:.1%} of the calls."
+            f"Threads of another process were stopped as well, by {other.stopped_share:.1%} of the calls."
         )
     reason = (
-        f"{row.stopped_share:.1%} of the calls stopped a thread of the process, "
-        f"{other.stopped_share:.1%} one of another"
+        f"a thread of the process was stopped by {row.stopped_share:.1%} of the calls, one of another by "
+        f"{other.stopped_share:.1%}"
     )
-    reason += f"; for {ns(row.lost_ns)}, half of the times." if row.stopped_lo_share > HALF else "."
+    reason += f"; the median stop took {ns(row.lost_ns)}." if row.stopped_lo_share > HALF else "."
     return holds_or_fails(
         row.stopped_hi_share < HALF, row.stopped_lo_share > HALF, reason, "The interval spans one half:"
     )
