@@ -29,6 +29,7 @@ def other_cpu(cpu: int) -> int:
         raise PlacementError(
             "This experiment needs two CPUs, and this process may use only one.",
             "Give the virtual machine a second CPU, or start the notebook without taskset.",
+            lacking=True,
         )
     siblings = set(survey.smt_siblings(cpu))
     return ([number for number in others if number not in siblings] or others)[-1]

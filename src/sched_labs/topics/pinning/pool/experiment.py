@@ -286,6 +286,7 @@ def _check(
         raise ParameterError(
             "A pool on one CPU has nowhere to move: this experiment needs two.",
             "Give the virtual machine a second CPU.",
+            lacking=True,
         )
     if not isinstance(cpus, int) or not 2 <= cpus <= min(MOST_WORKERS, most):
         raise ParameterError(
