@@ -479,7 +479,6 @@ NEED_TWO = (
     "napi",
     "balance",
     "shootdown",
-    "migration",
     "policies.hog",
     "smt",
     "numa",
@@ -526,6 +525,7 @@ def small_machine(kind: str, given: dict[str, Any]) -> Result:
 
 # What the small machine's runs leave out: of a kind, in a column.
 LACKING = {
+    "distance": ("migration.", "same_cache"),
     "mechanism": ("context_switch.matrix", "yield"),
     "rung": ("reference.costs", "stack_switch", "hand_over"),
     "limit": ("service.", "quota", "quota + burst", "weight"),
