@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
-from sched_labs.claims.helpers import holds_or_fails, more_than, one_row, tail_ratio
+from sched_labs.claims.helpers import count, holds_or_fails, more_than, one_row, tail_ratio
 
 SLOWER = 1.25  # times, of p99: what two trials of one way may differ by
 _WORDS = {
@@ -92,8 +92,8 @@ def _own_cpu_is_enough(table: pd.DataFrame) -> Verdict:
     """
     limited, free = _row(table, "apart, quota"), _row(table, "apart")
     reason = (
-        f"{limited.service_throttled_percent:.0f} % of its periods were throttled; p99 was {_p99(limited)} "
-        f"and {_p99(free)}."
+        f"{count(limited.service_throttled_percent)} % of its periods were throttled; p99 was "
+        f"{_p99(limited)} and {_p99(free)}."
     )
     return yes(limited.service_throttled_percent == 0, reason)
 
