@@ -119,6 +119,7 @@ def hop(
     processes: int = 2,
     size: int = 64 * KIB,
     hops: float = 1.0,
+    floor: float = 20,
     seen: bool = True,
 ) -> dict[str, Any]:
     return {
@@ -130,6 +131,7 @@ def hop(
         "net_lo_ns": net - half,
         "net_hi_ns": net + half,
         "switches_per_hop": hops,
+        "floor_ns": floor,
         "seen": seen,
     }
 
@@ -147,6 +149,7 @@ RING: list[Case] = [
         "64 KiB: 1.5 µs with one ring, 7.7 µs with two: 5.1 times",
     ),
     ("004-032", UNKNOWN, [hop(1500), hop(1800, rings=2)], "span 1.2 times"),
+    ("004-032", UNKNOWN, [hop(1500, floor=7000, seen=False), hop(7700, rings=2)], "span 1.2 times"),
     ("004-032", UNKNOWN, [hop(1500), hop(7700, rings=2, size=16 * KIB)], "no second ring at 64 KiB"),
     ("004-032", UNKNOWN, [hop(40), hop(7700, rings=2)], "starts at −10 ns"),
     ("lat_ctx-hop", HOLDS, [hop(1500), hop(1500, processes=8, hops=1.01)], "1.00 to 1.01 switches"),
@@ -155,6 +158,7 @@ RING: list[Case] = [
     ("lat_ctx-sum", HOLDS, [hop(4000), walk(5000)], "2 processes with 64 KiB: 5 µs in random order, 4 µs"),
     ("lat_ctx-sum", FAILS, [hop(4000), walk(400_000)], "400 µs in random order"),
     ("lat_ctx-sum", UNKNOWN, [hop(2500), walk(5000)], "span one half"),
+    ("lat_ctx-sum", UNKNOWN, [hop(100, floor=3000, seen=False), walk(5000)], "span one half"),
     ("lat_ctx-sum", UNKNOWN, [hop(2500), walk(5000, seen=False)], "no random walk"),
 ]
 

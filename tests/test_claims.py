@@ -162,7 +162,13 @@ def yields(
 
 
 def spaced(
-    extra: float, half: float = 100, *, burst: int = 1, rounds: float = 1.0, seen: bool = True
+    extra: float,
+    half: float = 100,
+    *,
+    burst: int = 1,
+    rounds: float = 1.0,
+    floor: float = 50,
+    seen: bool = True,
 ) -> dict[str, Any]:
     """One pattern of hand-overs: a warm-up of extra +- half ns for each."""
     return {
@@ -172,6 +178,7 @@ def spaced(
         "extra_ns": extra,
         "extra_lo_ns": extra - half,
         "extra_hi_ns": extra + half,
+        "floor_ns": floor,
         "seen": seen,
     }
 
@@ -336,6 +343,13 @@ CASES: list[Case] = [
     ("000-060", HOLDS, [spaced(31_000), spaced(3_900, burst=100)], "31 µs a switch evenly spaced, 3.9 µs in"),
     ("000-060", FAILS, [spaced(31_000), spaced(31_000, burst=100)], "31 µs in bursts of 100"),
     ("000-060", UNKNOWN, [spaced(31_000, 9000), spaced(23_000, 9000, burst=100)], "overlap"),
+    (
+        "000-060",
+        HOLDS,
+        [spaced(31_000), spaced(100, 300, burst=100, floor=5000, seen=False)],
+        "100 ns in bursts of 100, inside the noise floor",
+    ),
+    ("000-060", UNKNOWN, [spaced(31_000), spaced(3_900, burst=100, floor=40_000, seen=False)], "overlap"),
     ("000-060", UNKNOWN, [spaced(31_000)], "no bursts"),
     ("000-060", UNKNOWN, [spaced(31, seen=False), spaced(20, burst=10)], "noise floor"),
     (

@@ -86,6 +86,12 @@ def ratio(above: pd.Series, below: pd.Series, stem: str, unit: str) -> tuple[flo
     return ends[0] / ends[3], ends[1] / ends[2]
 
 
+def at_most(row: pd.Series, stem: str, unit: str, suffix: str = "") -> float:
+    """The most that a difference may be: its upper end, or, where it is not seen, the noise that hides it."""
+    most = float(row[f"{stem}_hi_{unit}{suffix}"])
+    return most if row[f"seen{suffix}"] else max(most, float(row[f"floor_{unit}{suffix}"]))
+
+
 def count(value: float) -> str:
     """A count in words of a reason: two digits below a hundred, all of them above."""
     return number_text(value, 2) if value < 100 else f"{value:,.0f}"

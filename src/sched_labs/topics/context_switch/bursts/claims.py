@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
+from sched_labs.claims.helpers import at_most
 
 
 def _peak(table: pd.DataFrame) -> pd.Series:
@@ -23,16 +24,17 @@ def _of_a_round(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bursts_are_cheaper(table: pd.DataFrame) -> Verdict:
-    """Statistic: warm-up for each switch, by interval.  Control: evenly spaced switches of the same
+    """Statistic: warm-up for each switch, by interval and floor.  Control: evenly spaced switches of the same
     number.  Design: order alone differs; the first hand-over of a burst makes the set cold.  Opponent:
     the direct cost of the hand-overs is not in it.
     """
     found = _of_a_round(table)
     single, burst = found.iloc[0], found.iloc[-1]
     reason = (
-        f"{ns(single.extra_ns)} a switch evenly spaced, {ns(burst.extra_ns)} in bursts of {burst.burst:.0f}."
+        f"{ns(single.extra_ns)} a switch evenly spaced, {ns(burst.extra_ns)} in bursts of {burst.burst:.0f}"
     )
-    if burst.extra_hi_ns < single.extra_lo_ns:
+    reason += "." if burst.seen else ", inside the noise floor."
+    if at_most(burst, "extra", "ns") < single.extra_lo_ns:
         return Verdict(HOLDS, reason)
     if burst.extra_lo_ns > 0.9 * single.extra_hi_ns:
         return Verdict(FAILS, reason)

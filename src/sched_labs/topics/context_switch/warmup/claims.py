@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
-from sched_labs.claims.helpers import holds_or_fails, some, within
+from sched_labs.claims.helpers import at_most, holds_or_fails, some, within
 
 
 def _times(ratio: float) -> str:
@@ -28,12 +28,6 @@ def _seen(table: pd.DataFrame, access: str = "random") -> pd.DataFrame:
 def _peak(table: pd.DataFrame) -> pd.Series:
     """The row with the largest warm-up."""
     return table.sort_values("extra_ns").iloc[-1]
-
-
-def _at_most(row: pd.Series, suffix: str = "") -> float:
-    """The most that a warm-up may be: what is not seen may be as large as the noise that hides it."""
-    most = float(row[f"extra_hi_ns{suffix}"])
-    return most if row[f"seen{suffix}"] else max(most, float(row[f"floor_ns{suffix}"]))
 
 
 def _constant(table: pd.DataFrame) -> Verdict:
@@ -104,7 +98,7 @@ def _sequential_shows_it(table: pd.DataFrame) -> Verdict:
     )
     if peak.extra_lo_ns_sequential >= 0.5 * peak.extra_hi_ns:
         return Verdict(HOLDS, reason)
-    if _at_most(peak, "_sequential") < 0.5 * peak.extra_lo_ns:
+    if at_most(peak, "extra", "ns", "_sequential") < 0.5 * peak.extra_lo_ns:
         return Verdict(FAILS, reason)
     raise CannotTell(f"The intervals span one half: {reason}")
 
@@ -127,7 +121,7 @@ def _grows_for_ever(table: pd.DataFrame) -> Verdict:
         f"{ns(peak.extra_ns)} at {size(peak.working_set_bytes)}, {ns(last.extra_ns)} at "
         f"{size(last.working_set_bytes)}" + ("." if last.seen else ", inside the noise floor.")
     )
-    if _at_most(last) < peak.extra_lo_ns:
+    if at_most(last, "extra", "ns") < peak.extra_lo_ns:
         return Verdict(FAILS, reason)
     raise CannotTell(f"{'The intervals overlap' if last.seen else 'The noise may hide as much'}: {reason}")
 
@@ -217,7 +211,7 @@ def _past_the_last_level(table: pd.DataFrame) -> Verdict:
     )
     if last.extra_lo_ns / last.alone_ns > peak.extra_hi_ns / peak.alone_ns:
         return Verdict(HOLDS, reason)
-    if _at_most(last) / last.alone_ns < peak.extra_lo_ns / peak.alone_ns:
+    if at_most(last, "extra", "ns") / last.alone_ns < peak.extra_lo_ns / peak.alone_ns:
         return Verdict(FAILS, reason)
     raise CannotTell(f"The intervals overlap: {reason}")
 
