@@ -36,38 +36,37 @@ def _half_of(low: float, high: float, whole: pd.Series, column: str, text: str) 
     raise CannotTell(f"The intervals span one half: {text}")
 
 
+def _cost(row: pd.Series, stem: str) -> str:
+    """What is lost in words: nothing, where its interval does not stand clear of the noise."""
+    return ns(row[f"{stem}_ns"]) if row[f"{stem}_lo_ns"] > row.floor_ns else "nothing that can be seen"
+
+
 def _each_switch(table: pd.DataFrame) -> Verdict:
-    """Statistic: loss after a switch to a thread, against half of the largest.  Control: a ring of eight
-    processes.  Design: where that shows no loss nothing is told.  Opponent: a thread has the same
-    translations, which the sentence forgets.
+    """Statistic: loss after a switch to a thread, or the noise, against half of the largest.
+    Control: a ring of eight processes.  Design: where that shows no loss nothing is told.
+    Opponent: a thread has the same translations, which the sentence forgets.
     """
     whole = _flushed(table)
     thread = _at(table, whole.pages, "thread")
-    word = "more" if thread.extra_ns > 0 else "less"
     text = (
-        f"{whole.pages} pages: {ns(abs(thread.extra_ns))} {word} after a switch to a thread, "
-        f"{ns(whole.extra_ns)} more after a ring of eight processes."
+        f"{whole.pages} pages: a switch to a thread adds {_cost(thread, 'extra')} to the walk, "
+        f"a ring of eight processes {ns(whole.extra_ns)}."
     )
-    return _half_of(thread.extra_lo_ns, thread.extra_hi_ns, whole, "extra", text)
-
-
-def _cost(row: pd.Series) -> str:
-    """What an address space costs in words: nothing, where its interval does not stand clear of zero."""
-    return ns(row.space_ns) if row.space_lo_ns > 0 else "nothing that can be seen"
+    return _half_of(thread.extra_lo_ns, max(thread.extra_hi_ns, thread.floor_ns), whole, "extra", text)
 
 
 def _other_process(table: pd.DataFrame) -> Verdict:
-    """Statistic: loss to one other address space, against half of the largest.  Control: a switch to a
-    thread, taken off.  Design: where eight address spaces show no loss nothing is told.  Opponent:
-    without tags it is true.
+    """Statistic: loss to one other address space, or the noise, against half of the largest.
+    Control: a switch to a thread, taken off.  Design: where eight address spaces show no loss nothing is
+    told.  Opponent: without tags it is true.
     """
     whole = _flushed(table)
     process = _at(table, whole.pages, "process")
     text = (
-        f"{whole.pages} pages: the address space of one other process costs {_cost(process)}, those of "
-        f"seven {ns(whole.space_ns)}."
+        f"{whole.pages} pages: the address space of one other process costs {_cost(process, 'space')}, "
+        f"those of seven {ns(whole.space_ns)}."
     )
-    return _half_of(process.space_lo_ns, process.space_hi_ns, whole, "space", text)
+    return _half_of(process.space_lo_ns, max(process.space_hi_ns, process.floor_ns), whole, "space", text)
 
 
 def _refill(table: pd.DataFrame) -> Verdict:
@@ -85,7 +84,7 @@ def _refill(table: pd.DataFrame) -> Verdict:
     if (there.space_hi_ns < 0.5 * whole.space_lo_ns).any():
         raise CannotTell(
             f"One other process flushed nothing that had to be refilled: at {whole.pages} pages it costs "
-            f"{_cost(there.iloc[0])}, seven cost {ns(whole.space_ns)}."
+            f"{_cost(there.iloc[0], 'space')}, seven cost {ns(whole.space_ns)}."
         )
     text = (
         f"at most {ns(top.space_ns)} (at {top.pages} pages, interval {ns(top.space_lo_ns)} to "
