@@ -437,7 +437,7 @@ def _grid_alt(table: pd.DataFrame) -> str:
     for partner, rows in table.groupby("partner_bytes", sort=True):
         said = ", ".join(
             f"{axes.size_text(row.working_set_bytes)} "
-            f"{axes.time_text(row.extra_ns) if row.seen else 'no difference seen'}"
+            f"{axes.time_text(row.extra_ns) if row.seen and row.extra_ns > 0 else 'no difference seen'}"
             for row in each(rows)
         )
         parts.append(f"Partner of {axes.size_text(float(str(partner)))}: {said}.")
