@@ -141,7 +141,7 @@ def _caption(table: pd.DataFrame) -> str:
         )
     names = " and ".join(str(name) for name in hidden["process"])
     return (
-        f"Of {len(table)} processes of one program, {names} can only be seen with a view of threads: its "
-        f"leader makes {_rate(leaders[hidden.index[0]])} switches a second, "
+        f"Of {len(table)} processes of one program, {names} can only be seen with a view of threads: the "
+        f"leader of {hidden['process'].iloc[0]} makes {_rate(leaders[hidden.index[0]])} switches a second, "
         f"all of its threads together {_rate(everything[hidden.index[0]])}."
     )
