@@ -192,6 +192,7 @@ def script(
     speedup: float = 1.0,
     spread: float = 0.1,
     place: str = "pinned",
+    floor: float = 0.1,
 ) -> dict[str, Any]:
     """One row of a run of the Python script: a tax of +- half ns, a ratio and a speed-up of +- spread."""
     return {
@@ -200,6 +201,7 @@ def script(
         "tax_ns": tax,
         "tax_lo_ns": tax - half,
         "tax_hi_ns": tax + half,
+        "floor_ns": floor,
         "ratio": ratio,
         "ratio_lo": ratio - spread,
         "ratio_hi": ratio + spread,
@@ -397,10 +399,12 @@ CASES: list[Case] = [
     ("000-056", FAILS, [script(), script(64 * MIB, 10.5)], "16 KiB (interval 10.0 to 12.0) and 10.5"),
     ("000-056", HOLDS, [script(tax=3), script(64 * MIB, 30)], "30.0 ns with 64 MiB"),
     ("000-056", UNKNOWN, [script(tax=11, half=6), script(64 * MIB, 20)], "span one half"),
+    ("000-056", UNKNOWN, [script(floor=20), script(64 * MIB, 10.5)], "or the noise span one half"),
     ("000-056", UNKNOWN, [script()], "two sizes of buffer"),
     ("000-051", FAILS, [script(), script(64 * MIB, 30)], "and 30.0 ns with 64 MiB"),
     ("000-051", HOLDS, [script(tax=0.1, half=0.1), script(64 * MIB, 30)], "0.1 ns with 16 KiB"),
     ("000-051", UNKNOWN, [script(tax=2, half=3), script(64 * MIB, 20)], "span a tenth"),
+    ("000-051", UNKNOWN, [script(floor=20), script(64 * MIB, 30)], "or the noise span a tenth"),
     ("000-049", FAILS, [script(), script(64 * MIB)], "2.30 times as long"),
     ("000-049", HOLDS, [script(), script(64 * MIB, ratio=2.96)], "2.96 times as long"),
     ("000-049", UNKNOWN, [script(), script(64 * MIB, ratio=2.7)], "spans 2.7"),

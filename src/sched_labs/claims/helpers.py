@@ -87,9 +87,8 @@ def ratio(above: pd.Series, below: pd.Series, stem: str, unit: str) -> tuple[flo
 
 
 def at_most(row: pd.Series, stem: str, unit: str, suffix: str = "") -> float:
-    """The most that a difference may be: its upper end, or, where it is not seen, the noise that hides it."""
-    most = float(row[f"{stem}_hi_{unit}{suffix}"])
-    return most if row[f"seen{suffix}"] else max(most, float(row[f"floor_{unit}{suffix}"]))
+    """The most that a difference may be: its upper end, but no less than what the noise may hide."""
+    return max(float(row[f"{stem}_hi_{unit}{suffix}"]), float(row[f"floor_{unit}{suffix}"]))
 
 
 def count(value: float) -> str:

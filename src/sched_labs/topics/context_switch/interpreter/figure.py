@@ -126,8 +126,8 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _tax(row: Any) -> str:
-    if row["tax_lo_ns"] <= 0:
-        return "no tax stands clear of zero"
+    if row["tax_lo_ns"] <= row["floor_ns"]:
+        return "no tax stands clear of the noise"
     return f"the tax is {axes.time_text(row['tax_ns'], 2)} a step"
 
 
