@@ -171,10 +171,12 @@ def pinned(
     """Serve requests with a pool whose workers are pinned or free, while somebody takes one of their CPUs.
 
     The pool has the same CPUs in both placements: pinned, each worker has one of them, in turn; free, each
-    may use all.  The intruder is on the last.  It takes a tenth of its CPU in short pieces or in long ones,
-    with a real-time policy where this user may give one, so that no worker gets past it.  The data belong to
-    the thread (each worker has one set, and requests of its own at random moments) or to the request (each of
-    64 sessions has one, and a dispatcher on the first CPU puts them into one queue for all workers).
+    may use all, but begins where a pinned one does: two that the kernel happens to start on one CPU can stay
+    there, which says nothing of moves.  The intruder is on the last.  It takes a tenth of its CPU in short
+    pieces or in long ones, with a real-time policy where this user may give one, so that no worker gets past
+    it.  The data belong to the thread (each worker has one set, and requests of its own at random moments) or
+    to the request (each of 64 sessions has one, and a dispatcher on the first CPU puts them into one queue
+    for all workers).
 
     workers     of the pool, one for each CPU at least
     cpus        that the pool uses, from 2

@@ -131,15 +131,40 @@ static long take(struct worker *me)
     return atomic_fetch_add(&next_request, 1);
 }
 
+static void allow(const cpu_set_t *cpus)
+{
+    if (sched_setaffinity(0, sizeof *cpus, cpus))
+        lab_fail("cannot place a worker: %s", strerror(errno));
+}
+
+/* Holds this worker on the CPU that is its own in turn, of those that it may use; returns all of these.
+ * A free worker begins where a pinned one would: two that the kernel happened to start on one CPU can stay there, each
+ * asleep while the other works, and would show what the start drew and not what moving costs. */
+static cpu_set_t hold_apart(long number)
+{
+    cpu_set_t mine, own;
+    sched_getaffinity(0, sizeof mine, &mine);
+    int cpu = -1;
+    for (long left = number % CPU_COUNT(&mine); left >= 0; left--)
+        while (!CPU_ISSET(++cpu, &mine))
+            ;
+    CPU_ZERO(&own);
+    CPU_SET(cpu, &own);
+    allow(&own);
+    return mine;
+}
+
 static void *be_worker(void *argument)
 {
     struct worker *me = argument;
     me->tid = lab_tid();
     int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     pthread_barrier_wait(&gate);
+    cpu_set_t mine = hold_apart(me->number);
     if (plan.by_thread)
-        walk(me->ring); /* on its CPU, if it has one: its data are there when the schedule begins */
+        walk(me->ring); /* its data are there when the schedule begins */
     pthread_barrier_wait(&gate); /* the schedule is written */
+    allow(&mine);
     long moves = kernel_moves(), waited = waited_ns(file);
     int cpu = sched_getcpu();
     struct lab_tally before = lab_tally_now();
