@@ -2,7 +2,8 @@
 # make book    set up, measure the chapters and build the book
 # make instructors    the book once more, with agendas and the notes on the labs, right answers among them
 # make test    set up and run the tests that an everyday change needs: test-computed on all CPUs, then test-measured
-# make test-all   the same, and then test-together (twenty times as many cases, guests, small books, the book in a browser, servers, other users, faults) and test-rest (labs, five incidents, programs with known troubles)
+# make test-all   the same, and then test-together (guests, small books, the book in a browser, servers) and test-labs
+# make test-thorough   what else `.ci/run` asks: twenty times as many cases, other users, many machines, faults, five incidents, programs with known troubles
 # make test-incidents   every variant of every incident, and each of its repairs (an hour and a half)
 # make test-kernels   every kernel of the book, booted under QEMU (minutes)
 # make vm-test   the reader's virtual machine, made and booted under QEMU (root; a quarter of an hour)
@@ -32,7 +33,7 @@ BOOK := $(VENV)/bin/python -m sched_labs.book
 BOOK_OPTIONS := --profile $(PROFILE) $(if $(FRESH),--fresh)
 
 .DEFAULT_GOAL := help
-.PHONY: help live book instructors test test-computed test-measured test-all test-together test-rest test-incidents test-kernels vm-test faults check bench bench-trust bench-peers bench-agreement bench-book clean system
+.PHONY: help live book instructors test test-computed test-measured test-all test-together test-labs test-thorough test-incidents test-kernels vm-test faults check bench bench-trust bench-peers bench-agreement bench-book clean system
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -47,33 +48,39 @@ instructors: $(VENV)/installed
 	@$(BOOK) build --instructors $(BOOK_OPTIONS)
 
 # What only the tests need is installed for these alone.
-test-computed test-measured test-together test-rest test-incidents test-kernels faults check bench bench-trust bench-peers bench-agreement bench-book: SYSTEM_OPTIONS := --tests
+test-computed test-measured test-together test-labs test-thorough test-incidents test-kernels faults check bench bench-trust bench-peers bench-agreement bench-book: SYSTEM_OPTIONS := --tests
 
 PYTEST := $(VENV)/bin/python -m pytest
 # One more than there are CPUs, as there is always one that waits; each has the library and a browser in its memory.
 SEVERAL := $(PYTEST) -n $(shell n=$$(nproc); echo $$((n < 3 ? n + 1 : 4)))
-LONG := guests or pages or opened or labs or system
+LONG := guests or pages or opened or labs
+THOROUGH := system or troubles
 # TESTS="tests/test_lock.py ...": these only.  Status 5 says that none of them belongs to this part.
 CHOSEN := $(if $(TESTS),$(TESTS) || { status=$$?; [ $$status -eq 5 ] || exit $$status; })
 
 test: test-computed test-measured
 
 test-computed: $(VENV)/installed-test
-	$(SEVERAL) --dist worksteal -m "computes and not ($(LONG))" $(CHOSEN)
+	$(SEVERAL) --dist worksteal -m "computes and not ($(LONG) or $(THOROUGH))" $(CHOSEN)
 
 # One at a time: what runs beside a measurement is in its numbers.
 test-measured: $(VENV)/installed-test
-	$(PYTEST) -m "not (computes or $(LONG))" $(CHOSEN)
+	$(PYTEST) -m "not (computes or $(LONG) or $(THOROUGH))" $(CHOSEN)
 
-test-all: test test-together test-rest
+test-all: test test-together test-labs
 
 # Whoever is done first takes what comes next; tests/conftest.py says what comes early, and what one process keeps.
-# SCHED_LABS_CASES: how many cases the properties are tried on, 1,000 in `make test`.
-test-together: $(VENV)/installed-test
-	SCHED_LABS_CASES=20000 $(SEVERAL) --dist loadscope --no-loadscope-reorder -m "computes and ($(LONG) or cases)" $(CHOSEN)
+TOGETHER := $(SEVERAL) --dist loadscope --no-loadscope-reorder
 
-test-rest: $(VENV)/installed-test
-	$(PYTEST) -m "($(LONG)) and not (computes or variants)" $(CHOSEN)
+test-together: $(VENV)/installed-test
+	$(TOGETHER) -m "computes and ($(LONG)) and not ($(THOROUGH))" $(CHOSEN)
+
+test-labs: $(VENV)/installed-test
+	$(PYTEST) -m "($(LONG)) and not (computes or $(THOROUGH))" $(CHOSEN)
+
+# SCHED_LABS_CASES: how many cases the properties are tried on, 1,000 in `make test`.
+test-thorough: $(VENV)/installed-test
+	SCHED_LABS_CASES=20000 $(TOGETHER) -m "(cases or $(THOROUGH)) and not variants" $(CHOSEN)
 
 test-incidents: $(VENV)/installed-test
 	$(PYTEST) tests/test_incidents_live.py

@@ -24,6 +24,8 @@ from sched_labs.kernels import emulator, snapshots
 from sched_labs.testing import Watched, watched
 
 BUILD_S = 2400  # for all chapters, beside other programs
+# Slow programs, in groups of such a weight that they hardly notice what runs beside them; but one at a time.
+_TROUBLES = ("test_incidents_live", "test_watch_troubles")
 # Which files need what takes minutes; the rest is what everybody runs.
 _TAKE_LONG = {
     "guests": (
@@ -34,7 +36,7 @@ _TAKE_LONG = {
     ),
     "pages": ("test_book", "test_book_live", "test_book_server", "test_demo"),
     "opened": ("test_pages",),
-    "labs": ("test_incidents_live", "test_labs", "test_labs_answers", "test_watch_troubles"),
+    "labs": ("test_labs", "test_labs_answers"),
     "system": (
         "test_faults",
         "test_fleet_live",
@@ -42,9 +44,9 @@ _TAKE_LONG = {
         "test_probe_users",
         "test_provision",
         "test_vm",
-        "test_watch_troubles",
         "test_wheel",
     ),
+    "troubles": _TROUBLES,
 }
 _ONE_GUEST = "test_a_guest_that_has_booted_once_is_not_booted_again"  # for everybody, too
 # Nobody's numbers change when these run beside one another, on every CPU that there is.
@@ -103,6 +105,7 @@ _COMPUTE = (
 # What servers, other users, other Pythons and guests do, and not in what time; the longest come first.
 # Each file shares what it starts, so that all of its tests are for one process.
 _WHOLE_FILES = (
+    *_TROUBLES,
     "test_faults",
     "test_book_live",
     "test_book_server",
@@ -163,6 +166,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             path, _, name = nodeid.partition("::")
             file, page = Path(path).stem, name.partition("[")[2]
+            if file in _TROUBLES:
+                return "troubles"
             return path if file in _ONE_PROCESS else page if page and file == "test_pages" else nodeid
 
     return BySharing(config, log)

@@ -19,8 +19,8 @@ from sched_labs.core.errors import SchedLabError
 from sched_labs.incidents import cast, causes, desk, evidence, judge, stage, story
 from sched_labs.reader import cleanup
 
-# `make test-all` plays the first one whole, and asks of some more whether they show: one for each way to be
-# slow that leaves another trace.  `make test-incidents` plays every variant.
+# `make test-thorough` plays the first one whole, and asks of some more whether they show: one for each way to
+# be slow that leaves another trace.  `make test-incidents` plays every variant.
 FIRST = ("ledger", "lock")
 SHOWN = {
     FIRST,  # asleep
@@ -32,7 +32,7 @@ SHOWN = {
 
 
 def variants(name: str, cause: str, *more: object, always: bool) -> object:
-    """A variant as a parameter; `make test-all` plays it where `always` is true."""
+    """A variant as a parameter; `make test-thorough` plays it where `always` is true."""
     marks = [] if always else [pytest.mark.variants]
     return pytest.param((name, cause), *more, marks=marks, id="-".join(map(str, (name, cause, *more))))
 

@@ -1,6 +1,6 @@
 """What holds of anything that comes from elsewhere: it is used, or refused in the module's own words.
 
-Hypothesis makes the cases: `make test` tries 1,000, `make test-all` 20,000 (SCHED_LABS_CASES).
+Hypothesis makes the cases: `make test` tries 1,000, `make test-thorough` 20,000 (SCHED_LABS_CASES).
 A document is mutated in few places, so that a case gets past the first check.  None may end in an error
 of Python's own, in a file outside its folder, or in an answer larger than its limit.
 """
