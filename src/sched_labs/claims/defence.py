@@ -65,7 +65,9 @@ def defend(
     lines = [f"{what} {text(middle)}{interval}.", f"Measured: {measured}."]
     trials = result.parameters.get("trials")
     if ends and isinstance(trials, int) and 1 < trials < ENOUGH:
-        lines.append(f"The two ends are at most the range of {trials} trials, too few for 95 %.")
+        lines.append(
+            f"The brackets hold at most the range of {trials} trials; a 95 % interval takes {ENOUGH}."
+        )
     if instead:
         clear = baseline is None or min([middle, *ends]) > baseline
         lines.append(f"It {'is not' if clear else 'may be'} {instead}.")
