@@ -17,11 +17,11 @@ const STEPS = {
 const BETWEEN = { threads: "two threads of a process", processes: "two processes" };
 const count = (n) => Math.round(n).toLocaleString("en");
 
-// Each strip magnifies a part of the one above it: all, then the switch, then the swap.
+// Each strip magnifies a part of the one above it: all, then the switch, then what it swaps.
 const ZOOMS = [
   { title: "from A's code to B's", of: Object.keys(STEPS) },
   { title: "the switch in it", of: ["choose", "space", "swap", "state", "finish"] },
-  { title: "the swap in that", of: ["swap", "state"] },
+  { title: "registers and stacks in that", of: ["swap", "state"] },
 ];
 
 const scene = ({ between }, data) => {
@@ -80,7 +80,7 @@ const draw = (scene, at, kit) => {
 };
 
 const say = ({ to, sums }) =>
-  `A message through a pipe, from one thread's code to the other's: ${count(to)} instructions. ${count(sums.swap)} of them swap the stacks and registers, which most people call the switch; to choose who is next takes ${count(sums.choose)}.`;
+  `A message through a pipe, from one thread's code to the other's: ${count(to)} instructions. To choose who is next takes ${count(sums.choose)} of them; to swap stacks and six registers, which many take for the whole switch, ${count(sums.swap)}.`;
 
 export default {
   name: "switch",

@@ -12,9 +12,7 @@ from ...core.result import recorded
 from .. import RECORDED, mine
 from . import hardware, instructions, scheduler
 
-_VIRTUAL = (
-    "one emulated CPU in virtual time: one instruction is one nanosecond, and no machine has these times"
-)
+_VIRTUAL = "one emulated CPU in virtual time: ticks come as on a real one, but every instruction takes 1 ns"
 _TRACED = f"Recorded: the sched_switch trace of {{kernel}}, HZ 250, {_VIRTUAL}."
 
 
