@@ -103,7 +103,7 @@ def _percent_tells(table: pd.DataFrame) -> Verdict:
     if apart > APART:
         raise CannotTell(f"These two differ: {reason}")
     alike = least > 1 / SLOWER and most < SLOWER
-    return holds_or_fails(alike, least > 2, reason, "The intervals allow either:")
+    return holds_or_fails(alike, least > 2 or most < 1 / 2, reason, "The intervals allow either:")
 
 
 QUOTA = "runtimes.quota"

@@ -16,6 +16,7 @@ THREADS = "quota.threads"
 LATENCY = "service.latency"
 CONTENTION = "service.contention"
 ENOUGH_PERIODS = 10
+ALIKE = 1.25  # times, of p99: two that cannot be farther apart are as quick as each other
 
 
 def _row(table: pd.DataFrame, limit: str, neighbour: str = "idle") -> Any:
@@ -124,7 +125,7 @@ def _weight_better(table: pd.DataFrame) -> Verdict:
         f"beside a busy neighbour p99 is {_p99(quota)} with the quota, {_p99(none)} with neither, and "
         f"{_p99(weight)} with a weight and no limit."
     )
-    if quota.p99_hi_ns < weight.p99_lo_ns:
+    if min(quota.p99_hi_ns, none.p99_hi_ns) < weight.p99_lo_ns:
         return Verdict(FAILS, reason)
     if none.p99_hi_ns < quota.p99_lo_ns and weight.p99_hi_ns < none.p99_lo_ns:
         return Verdict(HOLDS, reason)
@@ -148,7 +149,7 @@ def _low_share(table: pd.DataFrame) -> Verdict:
 
 
 def _idle_means_no_wait(table: pd.DataFrame) -> Verdict:
-    """Statistic: p99 under a quota against none, by interval.  Control: no limit on the same idle CPUs.
+    """Statistic: ratio of p99 under a quota and without, by interval.  Control: the same idle CPUs, no limit.
     Design: CPUs have room, the group has none.  Opponent: the sentence is about CPUs, not about groups.
     """
     quota, none = _row(table, "quota"), _row(table, "none")
@@ -158,9 +159,8 @@ def _idle_means_no_wait(table: pd.DataFrame) -> Verdict:
         f"with {quota.cpu_percent:.0f} % of a CPU in use p99 is {_p99(quota)} under the quota, "
         f"{_p99(none)} without."
     )
-    return holds_or_fails(
-        quota.p99_hi_ns <= none.p99_hi_ns, quota.p99_lo_ns > none.p99_hi_ns, reason, "The intervals overlap:"
-    )
+    least, most = tail_ratio(quota, none)
+    return holds_or_fails(least <= 1 and most < ALIKE, least > 1, reason, "The intervals overlap:")
 
 
 def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
@@ -178,7 +178,7 @@ def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
         f"run-queue wait a request: {ns(none.run_delay_ns)} without a limit, {ns(quota.run_delay_ns)} under "
         f"the quota (interval {ns(quota.run_delay_lo_ns)} to {ns(quota.run_delay_hi_ns)})."
     )
-    if quota.run_delay_hi_ns < none.run_delay_hi_ns:
+    if quota.run_delay_hi_ns < none.run_delay_lo_ns:
         return Verdict(FAILS, reason)
     if not quota.run_delay_lo_ns > none.run_delay_hi_ns:
         raise CannotTell(f"The intervals overlap: {reason}")
