@@ -202,9 +202,10 @@ def _alt(table: pd.DataFrame, intervals: pd.DataFrame, looks: pd.DataFrame) -> s
         f"due at {axes.time_text(slow['arrival_ns'])}."
     ]
     if len(intervals):
+        many, cpus = ("s" * int(number > 1) for number in (len(intervals), intervals["cpu"].nunique()))
         parts.append(
-            f"Below it, {len(intervals)} throttled intervals on {intervals['cpu'].nunique()} CPUs, the "
-            f"longest {axes.time_text(intervals['lasted_ns'].max())}."
+            f"Below it, {len(intervals)} throttled interval{many} on {intervals['cpu'].nunique()} CPU{cpus}, "
+            f"the longest {axes.time_text(intervals['lasted_ns'].max())}."
         )
     if len(looks):
         parts.append(
