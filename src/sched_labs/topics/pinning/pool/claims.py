@@ -51,8 +51,8 @@ def _by_owner(table: pd.DataFrame) -> Verdict:
 def _keeps_warm(table: pd.DataFrame) -> Verdict:
     """Statistic: CPU time a request, free minus pinned, by interval.  Control: equal trials give the floor,
     and the requests after a move tell what the moves themselves cost.  Design: only where free workers moved.
-    Opponent: free workers may start on one CPU and push each other's data out without a move; hence the moves
-    have to explain half of what was saved.
+    Opponent: free workers that met on one CPU may stay there and push each other's data out without a move;
+    hence the moves have to explain half of what was saved.
     """
     free = table[(table["owner"] == "thread") & (table["placement"] == "free")]
     if free.empty:
