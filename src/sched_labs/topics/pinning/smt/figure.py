@@ -125,11 +125,13 @@ def _caption(table: pd.DataFrame) -> str:
         rows = table[table["placement"] == place].sort_values("speed_share")
         if rows.empty:
             continue
+        ends = [_percent(row.speed_share) for row in each(rows.iloc[[0, -1]])]
         least, most = (
-            f"{_percent(row.speed_share)} ({_ROWS[row.pair, row.work]})".replace("\n", " ")
-            for row in each(rows.iloc[[0, -1]])
+            f"{end} ({_ROWS[row.pair, row.work]})".replace("\n", " ")
+            for end, row in zip(ends, each(rows.iloc[[0, -1]]), strict=True)
         )
-        said.append(f"{_LOOKS[place][2]} " + (least if len(rows) == 1 else f"from {least} to {most}"))
+        alike = least if len(rows) == 1 else ends[0]
+        said.append(f"{_LOOKS[place][2]} " + (alike if len(set(ends)) == 1 else f"from {least} to {most}"))
     together = (table["placement"] == "siblings").any()
     missing = (
         "" if together else " No two CPUs of this run are threads of one core, as far as the machine tells."
