@@ -33,7 +33,7 @@ def _idle_is_soonest(table: pd.DataFrame) -> Verdict:
     idle, busy = _row(table, "idle"), _row(table, "spinner")
     reason = (
         f"half of the threads ran within {ns(idle.p50_ns)} on the idle CPU, within {ns(busy.p50_ns)} on the "
-        f"one that a SCHED_IDLE thread kept busy; trial by trial sooner by {ns(busy.sooner_ns)} in the "
+        f"one busy with a thread that gives way; trial by trial sooner by {ns(busy.sooner_ns)} in the "
         f"median, interval {ns(busy.sooner_lo_ns)} to {ns(busy.sooner_hi_ns)}."
     )
     return holds_or_fails(busy.sooner_hi_ns < 0, busy.sooner_lo_ns > 0, reason, "The interval spans zero:")

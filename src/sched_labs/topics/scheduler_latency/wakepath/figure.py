@@ -32,7 +32,7 @@ NAMES = {
     "near": "same CPU",
     "poll": "another CPU,\nwhich polls",
     "haltpoll": "another CPU, which\npolls, then halts",
-    "spinner": "another CPU, which\nSCHED_IDLE keeps busy",
+    "spinner": "another CPU, busy with\na thread that gives way",
     "idle": "another CPU, idle",
 }
 PARTS = {
@@ -136,7 +136,7 @@ def _caption(table: pd.DataFrame) -> str:
     text = f"From the waker's call until the sleeper runs, in the median: {told}."
     if len(table) > 1 and last.message_ns == last.message_ns:
         before = 100 * (last.call_ns + last.message_ns) / last.whole_ns
-        text += f" In the last, {before:.0f} % of it pass before the sleeper's CPU acts."
+        text += f" Of the last of these, {before:.0f} % pass before the sleeper's CPU acts."
     for row in each(table):
         if why := not_idled(row):
             text += f" Not so idle ({_plain(row.situation)}): {why[0].lower()}{why[1:]}"
