@@ -283,7 +283,7 @@ def _caption(table: pd.DataFrame) -> str:
         cases = len(flagged)
         sentences.append(
             f"{cases} of {len(table)} cases {'is' if cases == 1 else 'are'} not judged (crosses): "
-            "the kernel counted another number of switches than they should take."
+            "a round trip took another number of switches than it should."
         )
     return " ".join(sentences) or "No case could be judged."
 

@@ -312,7 +312,7 @@ def _caption(table: pd.DataFrame) -> str:
     )
     if direct > 0:
         times = axes.number_text(top["extra_over_direct"], 2)
-        sentence += f", {times} times the switch itself ({axes.time_text(direct)})"
+        sentence += f", {times} times the switch itself at this size ({axes.time_text(direct)})"
     for other in names:
         row = table[(table["access"] == other) & (table["working_set_bytes"] == size)]
         if other == name or row.empty:
@@ -321,7 +321,7 @@ def _caption(table: pd.DataFrame) -> str:
         value = axes.time_text(extra) if extra > 0 else f"a pass takes {axes.time_text(-extra)} less"
         if not bool(row["seen"].iloc[0]):
             value = "nothing that stands clear of the noise"
-        sentence += f"; with {other} access, {value}"
+        sentence += f"; at the same size with {other} access, {value}"
     return f"{sentence}."
 
 
