@@ -196,9 +196,10 @@ def _caption(table: pd.DataFrame) -> str:
     # Where the formula's stall is shorter than a slice and a tick, nothing could disagree with it.
     told = table[(table["share_percent"] < 100) & (table["formula_stall_ns"] > table["tolerance_ns"])]
     near = (abs(told["stall_ns"] - told["formula_stall_ns"]) <= told["tolerance_ns"]).sum()
+    grain = axes.time_text(table["tolerance_ns"].max(), 2)
     agree = (
-        f"{near} of the {len(told)} limits that leave more than a slice and a tick had stalls within a slice "
-        "and a tick of the formula"
+        f"of the {len(told)} limits whose rest is longer than {grain}, a slice of quota and a tick, {near} had "
+        "stalls no further from it than that"
     )
     return (
         f"With {row['share_percent']:g} % of {axes.time_text(row['period_ns'])} the thread stands still for "

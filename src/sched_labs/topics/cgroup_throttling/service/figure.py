@@ -80,6 +80,8 @@ def _bars_of(data: pd.DataFrame) -> pd.DataFrame:
 def label(limit: str, demand: float, neighbour: str, hogs: float) -> str:
     """A condition in words."""
     words = {"none": "no limit", "quota": f"quota, demand {demand:g} %"}.get(limit, limit)
+    if (limit, neighbour) == ("none", "idle"):
+        return f"{words}, demand {demand:g} %"
     if neighbour == "busy":  # always with the highest demand
         return f"{words.partition(',')[0]}, busy neighbour"
     return {"idle": words}.get(neighbour, f"{words}, {hogs:g} hog{'s' * int(hogs > 1)}")
@@ -215,13 +217,13 @@ def _caption(summary: pd.DataFrame) -> str:
     one, other = plain.iloc[0], quota.sort_values("demand_percent").iloc[-1]
     apart = other["p99_lo_ns"] > one["p99_hi_ns"] or other["p99_hi_ns"] < one["p99_lo_ns"]
     text = (
-        f"Under a quota of which the requests need {other['demand_percent']:g} % on average "
+        f"The requests need {other['demand_percent']:g} % of the quota on average. Under it "
         f"{axes.number_text(other['throttled_percent'], 2)} % of the periods were throttled, and the slowest "
-        f"hundredth took {axes.time_text(other['p99_ns'])} or more, without a limit "
+        f"hundredth took {axes.time_text(other['p99_ns'])} or more; without a limit, "
         f"{axes.time_text(one['p99_ns'])}{'' if apart else ' (the intervals overlap)'}"
     )
     if np.isfinite(other["second_mode_ns"]):
-        text += f"; under the quota a second mode lies near {axes.time_text(other['second_mode_ns'], 2)}"
+        text += f"; under the quota a second hump lies near {axes.time_text(other['second_mode_ns'], 2)}"
     return f"{text}."
 
 
