@@ -38,13 +38,14 @@ def _wakes_divided(table: pd.DataFrame) -> Verdict:
     before, after = small.wakeups_per_event, large.wakeups_per_event
     reason = (
         f"{int(wanted):,} times the batch, wake-ups for each event from {count(before)} to {count(after)}: "
-        f"{before / after:,.0f} times fewer (interval {least:,.0f} to {most:,.0f})."
+        f"{before / after:,.0f} times fewer (interval {least:,.0f} to {most:,.0f}); "
+        f"judged as {int(wanted):,} within a factor of two."
     )
     if least >= wanted / 2 and most <= wanted * 2:
         return Verdict(HOLDS, reason)
     if most < wanted / 2 or least > wanted * 2:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The interval spans a factor of two around {int(wanted):,}: {reason}")
+    raise CannotTell(f"The interval reaches past the factor of two: {reason}")
 
 
 def _switching_dwarfs_work(table: pd.DataFrame) -> Verdict:

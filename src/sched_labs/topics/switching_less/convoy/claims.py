@@ -56,7 +56,7 @@ def _one_switch_an_item(table: pd.DataFrame) -> Verdict:
     fifo = _row(table, "fifo")
     reason = (
         f"Switches for each item: {_switches_of(fifo)}, interval {count(fifo.switches_lo_per_item)} to "
-        f"{count(fifo.switches_hi_per_item)}."
+        f"{count(fifo.switches_hi_per_item)}; judged as one within a factor of two."
     )
     if fifo.switches_lo_per_item >= 0.5 and fifo.switches_hi_per_item <= 2:
         return Verdict(HOLDS, reason)

@@ -8,6 +8,7 @@ from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import holds_or_fails, one_row
 
 LONGER = 1.5  # times: more than the switches that a hand-over takes, and less than a hog's turn
+COUNTS = f"Less than {LONGER:g} times as long counts as no longer."
 
 
 def _times(one: pd.Series, other: pd.Series, quantity: str = "p90") -> tuple[float, float]:
@@ -23,6 +24,12 @@ def _row(table: pd.DataFrame, situation: str, lock: str) -> pd.Series:
     return one_row(table, f"{real_time}the lock ({situation}, {lock})", situation=situation, lock=lock)
 
 
+def _as_long(least: float, most: float, reason: str) -> Verdict:
+    """Holds where the waits are not LONGER times as long."""
+    said = f"{reason} {COUNTS}"
+    return holds_or_fails(most < LONGER, least > LONGER, said, "The intervals allow either:")
+
+
 def _waits_for_nobody(table: pd.DataFrame) -> Verdict:
     """Statistic: p90 of the waits, by interval.  Control: the same lock without a hog.  Design: a holder with
     a nice value, beside a hog that never touches the lock.  Opponent: the time for which the lock is held is
@@ -31,10 +38,10 @@ def _waits_for_nobody(table: pd.DataFrame) -> Verdict:
     row, alone = _row(table, "nice", "mutex"), _row(table, "no hog", "mutex")
     least, most = _times(row, alone)
     reason = (
-        f"one wait in ten took {ns(row.p90_ns)} or more beside a hog, {ns(alone.p90_ns)} without; hogs had "
-        f"the CPU for {row.hogs_percent:.0f} % of it."
+        f"one wait in ten took {ns(row.p90_ns)} or more beside a hog, {ns(alone.p90_ns)} without; for "
+        f"{row.hogs_percent:.0f} % of all that waiting hogs had the CPU."
     )
-    return holds_or_fails(most < LONGER, least > LONGER, reason, "The intervals allow either:")
+    return _as_long(least, most, reason)
 
 
 def _nice_harms_nobody(table: pd.DataFrame) -> Verdict:
@@ -47,7 +54,7 @@ def _nice_harms_nobody(table: pd.DataFrame) -> Verdict:
         f"one wait in ten took {ns(row.p90_ns)} or more for a nice holder, {ns(plain.p90_ns)} for one of "
         "nice 0."
     )
-    return holds_or_fails(most < LONGER, least > LONGER, reason, "The intervals allow either:")
+    return _as_long(least, most, reason)
 
 
 def _inheritance_bounds(table: pd.DataFrame) -> Verdict:
@@ -64,7 +71,7 @@ def _inheritance_bounds(table: pd.DataFrame) -> Verdict:
         f"one wait in ten took {ns(row.p90_ns)} or more with inheritance beside a hog, {ns(alone.p90_ns)} "
         "without a hog."
     )
-    return holds_or_fails(most < LONGER, least > LONGER, reason, "The intervals allow either:")
+    return _as_long(least, most, reason)
 
 
 def _inherits_weight(table: pd.DataFrame) -> Verdict:
@@ -77,6 +84,7 @@ def _inherits_weight(table: pd.DataFrame) -> Verdict:
         f"one wait in ten of an ordinary thread took {ns(row.p90_ns)} or more with inheritance, "
         f"{ns(plain.p90_ns)} with an ordinary mutex."
     )
+    reason += f" {COUNTS}"
     return holds_or_fails(least > LONGER, most < LONGER, reason, "The intervals allow either:")
 
 
