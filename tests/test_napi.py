@@ -199,6 +199,7 @@ CASES: list[Case] = [
     ("napi-pays", FAILS, [INTERRUPT, way("thread", charged=1500)], "1.5 µs for each packet"),
     ("napi-pays", UNKNOWN, [INTERRUPT, way("thread", charged=725)], "spans a limit"),
     ("napi-pays", UNKNOWN, [way("interrupt"), way("thread")], "Nor does it pay"),
+    ("napi-pays", UNKNOWN, [way("interrupt", charged=200), way("thread")], "Whether it pays by interrupt is"),
     ("napi-steadier", FAILS, [INTERRUPT, way("thread", 4e6)], "p99 was 4 ms, and 40 µs"),
     ("napi-steadier", FAILS, [INTERRUPT, way("thread", received=0.5)], "50% of the packets were lost"),
     ("napi-steadier", HOLDS, [INTERRUPT, way("thread", 20e3)], "p99 was 20 µs"),

@@ -42,7 +42,9 @@ def _paid_by_itself(table: pd.DataFrame) -> Verdict:
     """
     row, interrupt = _row(table, "thread"), _row(table, "interrupt")
     if not interrupt.hog_lo_ns_per_packet > TOLD_NS:
-        raise CannotTell(f"Nor does it pay by interrupt: {_charged(interrupt)}.")
+        free = interrupt.hog_hi_ns_per_packet <= TOLD_NS
+        why = "Nor does it pay by interrupt" if free else "Whether it pays by interrupt is open"
+        raise CannotTell(f"{why}: {_charged(interrupt)}.")
     most = interrupt.hog_lo_ns_per_packet / 2
     reason = (
         f"the hog was charged {_charged(row)} where a thread received it, {_charged(interrupt)} by "
