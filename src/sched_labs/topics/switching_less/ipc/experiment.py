@@ -131,7 +131,8 @@ def causes(
     stream_bytes     what the streamer reads and writes in order; default: four last-level caches, at most an
                      eighth of the available memory and, except in full, 64 MiB
     switch_every_us  of the victim's own time from one hand-over to the next; default: so that switches cost
-                     about as much as the streamer or the sibling, whichever costs more, or a tenth
+                     about as much as the streamer or the sibling, whichever costs more, but no more than
+                     60 %; or a tenth
     block_ms         one block of one condition
     trials           of each condition; their order turns round from trial to trial
     events           counted in the victim while it walks, and nowhere else; default: cycles, instructions and
