@@ -34,7 +34,7 @@ def _like_a_slower_cpu(table: pd.DataFrame) -> Verdict:
     )
     if (seen.other_p99_ns < seen.held_p50_ns).all():
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The two are not far enough apart: {reason}")
+    raise CannotTell(f"The two times are not far enough apart: {reason}")
 
 
 CLAIMS = [
