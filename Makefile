@@ -3,7 +3,7 @@
 # make instructors    the book once more, with agendas and the notes on the labs, right answers among them
 # make test    set up and run the tests that an everyday change needs: test-computed on all CPUs, then test-measured
 # make test-all   the same, and then test-together (guests, small books, the book in a browser, servers) and test-labs
-# make test-thorough   what else `.ci/run` asks: twenty times as many cases, other users, many machines, faults, five incidents, programs with known troubles
+# make test-thorough   what else `.ci/run` asks: twenty times as many cases, other answers to labs, other users, many machines, faults, five incidents, programs with known troubles
 # make test-incidents   every variant of every incident, and each of its repairs (an hour and a half)
 # make test-kernels   every kernel of the book, booted under QEMU (minutes)
 # make vm-test   the reader's virtual machine, made and booted under QEMU (root; a quarter of an hour)
@@ -54,7 +54,7 @@ PYTEST := $(VENV)/bin/python -m pytest
 # One more than there are CPUs, as there is always one that waits; each has the library and a browser in its memory.
 SEVERAL := $(PYTEST) -n $(shell n=$$(nproc); echo $$((n < 3 ? n + 1 : 4)))
 LONG := guests or pages or opened or labs
-THOROUGH := system or troubles
+THOROUGH := system or troubles or answers
 # TESTS="tests/test_lock.py ...": these only.  Status 5 says that none of them belongs to this part.
 CHOSEN := $(if $(TESTS),$(TESTS) || { status=$$?; [ $$status -eq 5 ] || exit $$status; })
 
@@ -80,7 +80,8 @@ test-labs: $(VENV)/installed-test
 
 # SCHED_LABS_CASES: how many cases the properties are tried on, 1,000 in `make test`.
 test-thorough: $(VENV)/installed-test
-	SCHED_LABS_CASES=20000 $(TOGETHER) -m "(cases or $(THOROUGH)) and not variants" $(CHOSEN)
+	SCHED_LABS_CASES=20000 $(TOGETHER) -m "(cases or $(THOROUGH)) and computes and not variants" $(CHOSEN)
+	$(PYTEST) -m "($(THOROUGH)) and not computes" $(CHOSEN)
 
 test-incidents: $(VENV)/installed-test
 	$(PYTEST) tests/test_incidents_live.py

@@ -36,7 +36,8 @@ _TAKE_LONG = {
     ),
     "pages": ("test_book", "test_book_live", "test_book_server", "test_demo"),
     "opened": ("test_pages",),
-    "labs": ("test_labs", "test_labs_answers"),
+    "labs": ("test_labs",),
+    "answers": ("test_labs_answers",),
     "system": (
         "test_faults",
         "test_fleet_live",

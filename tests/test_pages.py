@@ -160,6 +160,7 @@ def test_a_page_is_accessible(seen: Visit) -> None:
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
     )
+    seen.page.evaluate(SETTLED)  # the test before changed the theme, and back
     # What passes is not written down node by node, which a chapter's figures have thousands of.
     results = axe.Axe().run(seen.page, options={"resultTypes": ["violations"]})
     assert results.violations_count == 0, results.generate_report()
