@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -218,6 +219,8 @@ def load(server: Any) -> None:
     if measuring:
         PeriodicCallback(lambda: _give_way(server, measuring), _LOOK_EVERY_MS).start()
     if settings.announce:
+        # An exception, as Python makes of Ctrl-C, is lost where it arises in a callback that may raise none.
+        signal.signal(signal.SIGINT, lambda number, frame: server.stop(from_signal=True))
         server.io_loop.call_later(0, _announce, server)
 
 
