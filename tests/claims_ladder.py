@@ -140,6 +140,7 @@ def walk(net: float, half: float = 50, **more: Any) -> dict[str, Any]:
     return hop(net, half, access="random", **more)
 
 
+BARE = hop(1500, size=0)
 RING: list[Case] = [
     ("004-032", HOLDS, [hop(1500), hop(1550, rings=2)], "1.5 µs with one ring, 1.55 µs with two: 1.0 times"),
     (
@@ -155,11 +156,12 @@ RING: list[Case] = [
     ("lat_ctx-hop", HOLDS, [hop(1500), hop(1500, processes=8, hops=1.01)], "1.00 to 1.01 switches"),
     ("lat_ctx-hop", FAILS, [hop(1500), hop(1500, processes=8, hops=1.97)], "1.00 to 1.97 switches"),
     ("lat_ctx-hop", UNKNOWN, [hop(1500, size=0, hops=1.9)], "no ring whose processes sum"),
-    ("lat_ctx-sum", HOLDS, [hop(4000), walk(5000)], "2 processes with 64 KiB: 5 µs in random order, 4 µs"),
-    ("lat_ctx-sum", FAILS, [hop(4000), walk(400_000)], "400 µs in random order"),
-    ("lat_ctx-sum", UNKNOWN, [hop(2500), walk(5000)], "span one half"),
-    ("lat_ctx-sum", UNKNOWN, [hop(100, floor=3000, seen=False), walk(5000)], "span one half"),
-    ("lat_ctx-sum", UNKNOWN, [hop(2500), walk(5000, seen=False)], "no random walk"),
+    ("lat_ctx-sum", HOLDS, [BARE, hop(4000), walk(5000)], "64 KiB: 3.5 µs more than without memory"),
+    ("lat_ctx-sum", FAILS, [BARE, hop(4000), walk(401_500)], "400 µs more than without memory in random"),
+    ("lat_ctx-sum", UNKNOWN, [BARE, hop(3250), walk(5000)], "span one half"),
+    ("lat_ctx-sum", UNKNOWN, [BARE, hop(1600, floor=3000, seen=False), walk(5000)], "span one half"),
+    ("lat_ctx-sum", UNKNOWN, [BARE, hop(1550), walk(1600)], "clearly more than a hop without memory"),
+    ("lat_ctx-sum", UNKNOWN, [hop(2500), walk(5000)], "clearly more than a hop without memory"),
 ]
 
 
@@ -301,7 +303,14 @@ SHOOTDOWN: list[Case] = [
     ("give-back-same", UNKNOWN, [GIVER], "did not measure the condition threads"),
     ("give-back-notice", HOLDS, [UNSEEN, OTHER], "a thread of the process was stopped by 1.0% of the calls"),
     ("give-back-notice", FAILS, [RUNNING, OTHER], "one of another by 1.0%; the median stop took 8 µs"),
-    ("give-back-notice", UNKNOWN, [RUNNING | {"stopped_lo_share": 0.4}, OTHER], "spans one half"),
+    ("give-back-notice", FAILS, [given_back("threads", stopped=0.27), OTHER], "by 27.0% of the calls"),
+    ("give-back-notice", UNKNOWN, [RUNNING | {"stopped_lo_share": 0.0}, OTHER], "Something else may have"),
+    (
+        "give-back-notice",
+        UNKNOWN,
+        [given_back("threads", stopped=0.27), given_back("process", stopped=0.26)],
+        "Something else may have",
+    ),
     ("give-back-notice", UNKNOWN, [RUNNING, given_back("process", stopped=0.9)], "as well, by 90.0%"),
     ("give-back-notice", UNKNOWN, [given_back("threads"), OTHER], "No thread of the process ran"),
     ("shootdown-all", HOLDS, [RUNNING, given_back("process", interrupts=1)], "1 interrupts a call for a CPU"),
