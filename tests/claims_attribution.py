@@ -134,7 +134,7 @@ CASES: list[Case] = [
         "L24",
         FAILS,
         at_rates((-1.1, 0.5), (15, 25)),
-        "not measurably slower at 1,000 switches a second (interval -1.1",
+        "not measurably slower at 1,000 switches a second (interval −1.1",
     ),
     ("L24", FAILS, at_rates((0.1, 0.5), (15, 25)), "0.3 % slower at 1,000"),
     ("L24", HOLDS, at_rates((-0.5, 0.5), (0.1, 0.9)), "0.5 % slower at 100,000"),

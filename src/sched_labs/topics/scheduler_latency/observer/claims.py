@@ -9,6 +9,7 @@ import pandas as pd
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.helpers import holds_or_fails, some
+from sched_labs.core.words import number_text
 
 
 def _observer(table: pd.DataFrame, name: str) -> pd.Series[Any]:
@@ -52,6 +53,10 @@ def _slower(row: pd.Series) -> str:
     return f"{row['slower_percent']:.1f} % slower"
 
 
+def _between(row: pd.Series) -> str:
+    return f"{number_text(row['slower_lo_percent'])} to {number_text(row['slower_hi_percent'])}"
+
+
 def _cost_is_the_tools_alone(table: pd.DataFrame) -> Verdict:
     """Statistic: CPU time a round, at two rates.  Control: no observer at the same rate.  Design: CPU
     time, so that other programs do not count.  Opponent: rates five times apart at least.
@@ -64,9 +69,8 @@ def _cost_is_the_tools_alone(table: pd.DataFrame) -> Verdict:
         raise CannotTell("The rates of this run are too much alike.")
     reason = (
         f"runqlat made two threads {_slower(seldom)} at {seldom['switches_per_s']:,.0f} switches a second "
-        f"(interval {seldom['slower_lo_percent']:.1f} to {seldom['slower_hi_percent']:.1f} %), "
-        f"{_slower(often)} at {often['switches_per_s']:,.0f} ({often['slower_lo_percent']:.1f} to "
-        f"{often['slower_hi_percent']:.1f} %)."
+        f"(interval {_between(seldom)} %), {_slower(often)} at {often['switches_per_s']:,.0f} "
+        f"({_between(often)} %)."
     )
     if often["slower_lo_percent"] > seldom["slower_hi_percent"]:
         return Verdict(FAILS, reason)

@@ -43,7 +43,7 @@ def _slices_shrink(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if many.stint_lo_ns > 0.8 * few.stint_hi_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals overlap: {reason}")
+    raise CannotTell(f"The interval spans 0.8 times: {reason}")
 
 
 def _a_turn_is_a_slice(table: pd.DataFrame) -> Verdict:
