@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sched_labs.core import registry
+from sched_labs.core.errors import SchedLabError
 from sched_labs.draw.base import INTERVAL
 from sched_labs.testing import CLAUSES, Subject, Watched, subject
 from sched_labs.testing.quoted import made_up
@@ -39,7 +40,12 @@ def test_a_recorded_run_keeps_the_contract(clause: str, recorded_run: Subject) -
 
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_tiny_run_keeps_the_contract(clause: str, tiny_run: Subject) -> None:
-    assert CLAUSES[clause](tiny_run) == []
+    try:
+        assert CLAUSES[clause](tiny_run) == []
+    except SchedLabError as error:
+        if not error.lacking:
+            raise
+        pytest.skip(f"this machine lacks what {tiny_run.kind} is drawn of: {error.what}")
 
 
 def test_other_numbers_in_its_alternative_text_would_be_found(recorded_run: Subject) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ProbeError
+from ...probes import channel
 from ...probes.helper import btf
 
 EVENTS = 1 << 15  # for each CPU
@@ -41,10 +42,12 @@ def record(pids: Sequence[int], *, calls: bool = True) -> Iterator[Trace]:
 
     calls  their system calls too
 
-    Raises ProbeError without root or BCC.
+    Raises ProbeError without root or BCC, and in a container with process ids of its own.
     """
     if os.geteuid() != 0:
         raise ProbeError("Recording a trace needs root.", "Run it with sudo.", lacking=True)
+    if not (able := channel.available()).ok:
+        raise ProbeError(able.why, able.remedy, lacking=True)
     bcc = _bcc()
     os.environ["BCC_KERNEL_SOURCE"] = str(_HELPER / "headers")
     offset = _offsets()
