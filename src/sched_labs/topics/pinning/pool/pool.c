@@ -143,7 +143,8 @@ static void allow(const cpu_set_t *cpus)
 static cpu_set_t hold_apart(long number)
 {
     cpu_set_t mine, own;
-    sched_getaffinity(0, sizeof mine, &mine);
+    if (sched_getaffinity(0, sizeof mine, &mine))
+        lab_fail("cannot see where a worker may run: %s", strerror(errno));
     int cpu = -1;
     for (long left = number % CPU_COUNT(&mine); left >= 0; left--)
         while (!CPU_ISSET(++cpu, &mine))
