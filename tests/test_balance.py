@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from sched_labs import machine
+from sched_labs.core.result import recorded
 from sched_labs.machine import files
 from sched_labs.topics.pinning.balance import experiment as balance
 from sched_labs.topics.pinning.balance import figure
@@ -65,6 +68,17 @@ def test_the_lead_is_nothing_of_equals_and_all_of_one_with_a_cpu_for_itself() ->
     assert balance.lead_percent(pd.Series([2, 1, 1]), 2) == pytest.approx(100)
     assert balance.lead_percent(pd.Series([4, 4, 4, 2, 2]), 4) == pytest.approx(100)
     assert pd.isna(balance.lead_percent(pd.Series([2, 1]), 2))
+
+
+def test_a_median_of_which_half_never_happened_is_the_time_that_was_watched() -> None:
+    run = recorded("balance.spread")
+    trials = run.tables["trials"]
+    short = trials.index[trials.situation == "short"]
+    never = trials.assign(spread_ns=trials.spread_ns.mask(trials.index.isin(short[: len(short) // 2])))
+    run = replace(run, tables={**run.tables, "trials": never})
+    table = balance.summarise(run).set_index("situation")
+    assert table.loc["short", "crowded_percent"] == 50
+    assert table.loc["short", "spread_ns"] == trials.loc[short, "watch_ns"].max()
 
 
 # A domain's line of each version: busy 3, idle 5, newly idle 7, and 2 running ones.

@@ -81,7 +81,8 @@ def summarise(result: Result) -> pd.DataFrame:
                  isolated (an isolated partition), odd (one hog more than CPUs, watched for long)
     hogs, cpus   how many there were
     first_ns, first_lo_ns, first_hi_ns   from when the last hog was let go until the first computed on another
-                 CPU; where none did, the time for which they were watched stands for it
+                 CPU; where none did, the time for which they were watched stands for it, and for the median,
+                 too, where none did in half of the trials or more
     spread_ns, spread_lo_ns, spread_hi_ns   the same until no hog could have gone to a CPU with two fewer
     stayed_percent, crowded_percent   trials in which none left, and in which they were not spread in time
     others_percent  how much of the CPUs on which the hogs were not held other programs had (/proc/stat)
@@ -107,6 +108,9 @@ def summarise(result: Result) -> pd.DataFrame:
         row: dict[str, Any] = {"situation": situation, "hogs": int(part.hogs.iloc[0]), "cpus": cpus}
         row |= stats.spread("first", "ns", part.first_ns) | stats.spread("spread", "ns", part.spread_ns)
         row |= {"stayed_percent": part.stayed.mean(), "crowded_percent": part.crowded.mean()}
+        for never, median in (("stayed_percent", "first_ns"), ("crowded_percent", "spread_ns")):
+            if row[never] >= 50:  # of just half of them it lies between a time and none
+                row[median] = float(part.watch_ns.max())
         row["others_percent"] = part.others_percent.median()
         row |= {"moves_per_s": part.moves_per_s.median(), **_interval("lead", leads)}
         short = pd.Series(dtype=float)
