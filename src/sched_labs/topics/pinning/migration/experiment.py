@@ -33,9 +33,9 @@ def summarise(result: Result) -> pd.DataFrame:
     warmup_ns, warmup_lo_ns, warmup_hi_ns   moved - stay, paired by trial, 95 % interval
     call_ns, call_lo_ns, call_hi_ns  the move itself: the call that moves - the call that does not
     cost_ns, cost_lo_ns, cost_hi_ns  what one move costs: both together
-    floor_ns                         what walks after a stay differ by among each other, at least one look at
-                                     the clock; with distance same_cpu nothing moves, so its cost_ns is such a
-                                     difference too
+    floor_ns                         what stays differ by among each other, the walk alone or with its call;
+                                     at least one look at the clock; with distance same_cpu nothing moves, so
+                                     its cost_ns is such a difference too
     seen                             all of the cost's interval lies beyond the floor
     resume_ratio, resume_lo_ratio, resume_hi_ratio   call and walk together, moved over stayed
     moves_per_step                   moves counted by the victim, per step that should move: 1, same_cpu 0
@@ -59,7 +59,8 @@ def summarise(result: Result) -> pd.DataFrame:
         warmup = stats.paired_difference(moved, stay)
         call = stats.paired_difference(move_call, stay_call)
         cost = stats.paired_difference(moved + move_call, stay + stay_call)
-        floor = max(stats.noise_floor(stay), float(result.machine.get("clock_read_ns") or 0))
+        floors = [stats.noise_floor(stay), stats.noise_floor(stay + stay_call)]
+        floor = max(*floors, float(result.machine.get("clock_read_ns") or 0))
         blocks = part.drop_duplicates("trial")
         due = blocks["steps_moving"].sum()
         counted, kernel = blocks["moves"].sum() / due, blocks["kernel_moves"].sum(min_count=len(blocks)) / due
