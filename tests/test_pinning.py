@@ -200,6 +200,8 @@ def test_interrupts_are_sorted_by_who_causes_them(tmp_path: Path) -> None:
         " 40:         10         20   PCI-MSI 1-edge      eth0-rx-0\n"
         "NMI:          0          0   Non-maskable interrupts\n"
         "LOC:       1000       2000   Local timer interrupts\n"
+        "HVS:        100        200   Hyper-V stimer0 interrupts\n"
+        "IWI:          3          4   IRQ work interrupts\n"
         "RES:          5          6   Rescheduling interrupts\n"
         "TLB:          7          8   TLB shootdowns\n"
         "ERR:          0\n",
@@ -216,6 +218,8 @@ def test_interrupts_are_sorted_by_who_causes_them(tmp_path: Path) -> None:
             ("device", "40 eth0-rx-0"): 20,
             ("other", "NMI Non-maskable interrupts"): 0,
             ("timer", "LOC Local timer interrupts"): 2000,
+            ("timer", "HVS Hyper-V stimer0 interrupts"): 200,
+            ("other", "IWI IRQ work interrupts"): 4,
             ("call", "RES Rescheduling interrupts"): 6,
             ("call", "TLB TLB shootdowns"): 8,
         }
@@ -231,6 +235,7 @@ def test_interrupts_of_arm_have_names_for_numbers(tmp_path: Path) -> None:
         " 11:       1000       2000     GICv3  27 Level     arch_timer\n"
         " 42:          1          2     GICv3  78 Edge      virtio0\n"
         "IPI0:          5          6       Rescheduling interrupts\n"
+        "IPI5:          7          8       IRQ work interrupts\n"
     )
     with files.root(tmp_path):
         found = reserved.interrupts(1)
@@ -238,6 +243,7 @@ def test_interrupts_of_arm_have_names_for_numbers(tmp_path: Path) -> None:
         ("timer", "11 GICv3 27 Level arch_timer"): 2000,
         ("device", "42 virtio0"): 2,
         ("call", "IPI0 Rescheduling interrupts"): 6,
+        ("other", "IPI5 IRQ work interrupts"): 8,
     }
 
 

@@ -35,7 +35,8 @@ KINDS = {
     "anybody": "times at which the thread was taken off",
 }
 _PF_KTHREAD = 0x00200000  # in the flags of /proc/<pid>/stat
-_CALLS = ("RES", "CAL", "TLB", "IWI", "IPI")  # what CPUs ask of each other, by its label in /proc/interrupts
+_CALLS = ("RES", "CAL", "TLB", "IPI")  # what CPUs ask of each other, by its label in /proc/interrupts
+_ITSELF = "IRQ work"  # what a CPU asks of itself (arch_irq_work_raise()), with such a label on some
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -200,9 +201,10 @@ def interrupts(cpu: int) -> dict[tuple[str, str], int] | None:
     found: dict[tuple[str, str], int] = {}
     for label, count, what in _column("/proc/interrupts", cpu):
         name = f"{label} {what}".strip()
-        if label == "LOC" or "arch_timer" in what or "riscv-timer" in what:
+        # HVS: the timer that Hyper-V gives its guests.
+        if label in ("LOC", "HVS") or "arch_timer" in what or "riscv-timer" in what:
             key = ("timer", name)
-        elif label.rstrip("0123456789") in _CALLS:
+        elif label.rstrip("0123456789") in _CALLS and _ITSELF not in what:
             key = ("call", name)
         elif label.isdigit():
             key = ("device", f"{label} {what.split()[-1] if what else ''}".strip())

@@ -139,10 +139,11 @@ def _caption(table: pd.DataFrame) -> str:
     awake = int((threads["per_s"] > 0).sum())
     taken = rows.loc[rows["kind"] == "anybody", "per_s"].sum()
     how = "pinned" if rows["condition"].iloc[0] == "pinned" else "in a cpuset"
+    ran = f"{awake} of {len(threads)} kinds of kernel threads that are bound to it ran; "
     return (
         f"With its thread {how} this CPU had {axes.number_text(interrupts, 4)} interrupts in a second; "
-        f"{awake} of {len(threads)} kinds of kernel threads that are bound to it ran; "
-        f"times in a second at which the thread was taken off it: {axes.number_text(taken, 4)}."
+        f"{ran if len(threads) else ''}times in a second at which the thread was taken off it: "
+        f"{axes.number_text(taken, 4)}."
     )
 
 
