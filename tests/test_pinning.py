@@ -247,6 +247,14 @@ def test_interrupts_of_arm_have_names_for_numbers(tmp_path: Path) -> None:
     }
 
 
+def test_kernel_threads_that_nobody_sees_are_not_counted_as_none() -> None:
+    """In a container with process ids of its own."""
+    rows = [{"kind": "timer", "name": "LOC Local timer interrupts"}, {"kind": "anybody", "name": "whoever"}]
+    seen = pd.DataFrame(rows).assign(condition="pinned", per_s=250.0, per_lo_s=249.0, per_hi_s=251.0)
+    caption = figures.draw(constructed("reserved.residents", seen)).caption
+    assert "250 interrupts in a second; times" in caption and "kernel threads" not in caption
+
+
 # ---- the map ----
 
 
