@@ -330,9 +330,11 @@ WAITED_CASES: list[Case] = [
 ]  # fmt: skip
 
 
-def stopped(situation: str, p90_ms: float = 4, half: float = 0.1, throttled: float = 100) -> Row:
+def stopped(
+    situation: str, p90_ms: float = 4, half: float = 0.1, throttled: float = 100, lost: float = 1
+) -> Row:
     """One row of `holder.waits`, with an interval of a tenth around its number."""
-    row: Row = {"situation": situation, "stopped_percent": 80.0, "throttled_percent": throttled}
+    row: Row = {"situation": situation, "stopped_percent": lost, "throttled_percent": throttled}
     for part, number in zip(("", "_lo", "_hi"), around(1e6 * p90_ms, half), strict=True):
         row[f"p90{part}_ns"] = number
     return row
@@ -351,6 +353,7 @@ QUOTA_CASES: list[Case] = [
     ("quota-file", HOLDS, [stopped("file"), stopped("file, quota", 6)], "took 6 ms or more"),
     ("quota-file", FAILS, [stopped("file"), stopped("file, quota", 90)], "took 90 ms or more"),
     ("quota-file", UNKNOWN, [stopped("file"), stopped("file, quota", 12)], "allow either"),
+    ("quota-file", UNKNOWN, [stopped("file"), stopped("file, quota", lost=60)], "one wait in ten was long"),
     ("quota-file", UNKNOWN, LIMITED, "did not measure"),
     ("quota-priority", HOLDS, [*LIMITED, stopped("inherit, quota", 90)], "took 90 ms or more with inheri"),
     ("quota-priority", FAILS, [*LIMITED, stopped("inherit, quota")], "took 4 ms or more with inheritance"),

@@ -37,13 +37,20 @@ def _short(longer: tuple[float, float], reason: str) -> Verdict:
     return holds_or_fails(longer[1] < LONGER, longer[0] > LONGER, said, "The intervals allow either:")
 
 
+def _nobody_waits(table: pd.DataFrame, lock: str) -> Verdict:
+    """The same beside a holder without a quota.  CannotTell where most of the waiting is in a few."""
+    row, longer, reason = _beside_none(table, lock)
+    if longer[1] < LONGER and row.stopped_percent > 50:
+        raise CannotTell(f"Fewer than one wait in ten was long, and they are most of the waiting: {reason}")
+    return _short(longer, reason)
+
+
 def _slows_nobody_else(table: pd.DataFrame) -> Verdict:
     """Statistic: p90 of the waits of a process without a limit, by interval.  Control: the same holder
     without a quota; the group was throttled.  Design: a CPU for each where there are two, and no rival.
     Opponent: where they share no lock it is true.
     """
-    _, longer, reason = _beside_none(table, "mutex")
-    return _short(longer, reason)
+    return _nobody_waits(table, "mutex")
 
 
 def _keeps_no_kernel_lock(table: pd.DataFrame) -> Verdict:
@@ -51,8 +58,7 @@ def _keeps_no_kernel_lock(table: pd.DataFrame) -> Verdict:
     quota; the group was throttled.  Design: nearly all of the quota goes into write().  Opponent: what slows
     writes down is in both; other locks of the kernel were not measured.
     """
-    _, longer, reason = _beside_none(table, "file")
-    return _short(longer, reason)
+    return _nobody_waits(table, "file")
 
 
 def _stops_everybody(table: pd.DataFrame) -> Verdict:

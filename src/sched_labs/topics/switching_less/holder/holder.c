@@ -80,7 +80,8 @@ static void size_the_write(void)
     write_pieces(pieces_in_hold);
 }
 
-/* It never sleeps: where a thread wakes up the kernel looks at its quota, too, and would stop it without the lock. */
+/* It never sleeps: where a thread wakes up the kernel looks at its quota, too, and would stop it without the lock.  So
+ * does the kernel where a thread reads its CPU clock, which is therefore read under the lock where that is a mutex. */
 static void be_holder(void)
 {
     unsigned seed = (unsigned)plan.seed;
@@ -89,15 +90,16 @@ static void be_holder(void)
             work((long)(steps_in_us * (double)(rand_r(&seed) % (plan.apart_us + 1))));
         while (shared->served < i);
         sem_post(&shared->asked);
-        int64_t before_ns = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-        if (plan.lock == IN_FILE) {
-            write_pieces(pieces_in_hold);
-        } else {
+        if (plan.lock != IN_FILE)
             pthread_mutex_lock(&shared->mutex);
+        int64_t before_ns = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        if (plan.lock == IN_FILE)
+            write_pieces(pieces_in_hold);
+        else
             work((long)(steps_in_us * (double)plan.hold_us));
-            pthread_mutex_unlock(&shared->mutex);
-        }
         shared->hand_overs[i].hold_cpu_ns = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
+        if (plan.lock != IN_FILE)
+            pthread_mutex_unlock(&shared->mutex);
     }
 }
 
