@@ -193,9 +193,11 @@ INTERRUPT = way("interrupt", charged=1500)
 CASES: list[Case] = [
     ("napi-own", FAILS, [INTERRUPT], "was charged 1.5 µs for each packet"),
     ("napi-own", HOLDS, [way("interrupt", charged=20)], "charged no CPU time"),
+    ("napi-own", HOLDS, [way("interrupt", charged=120)], "charged 120 ns for each packet (interval 70 ns"),
+    ("napi-own", HOLDS, [way("interrupt", charged=120)], "Up to 200 ns counts as none"),
     ("napi-own", UNKNOWN, [way("interrupt", charged=200)], "spans a limit"),
     ("napi-own", UNKNOWN, [way("thread")], "did not measure"),
-    ("napi-pays", HOLDS, [INTERRUPT, way("thread")], "the thread used 1 µs"),
+    ("napi-pays", HOLDS, [INTERRUPT, way("thread")], "the thread used 1 µs of its own. Up to 725 ns"),
     ("napi-pays", FAILS, [INTERRUPT, way("thread", charged=1500)], "1.5 µs for each packet"),
     ("napi-pays", UNKNOWN, [INTERRUPT, way("thread", charged=725)], "spans a limit"),
     ("napi-pays", UNKNOWN, [way("interrupt"), way("thread")], "Nor does it pay"),

@@ -31,7 +31,10 @@ def _only_its_own(table: pd.DataFrame) -> Verdict:
     that uses memory would also lose what it had in its caches.
     """
     row = _row(table, "interrupt")
-    reason = f"for another program's packets one without packets was charged {_charged(row)}."
+    reason = (
+        f"for another program's packets one without packets was charged {_charged(row)}. "
+        f"Up to {ns(TOLD_NS)} counts as none."
+    )
     return within(row.hog_lo_ns_per_packet, row.hog_hi_ns_per_packet, -float("inf"), TOLD_NS, reason)
 
 
@@ -48,7 +51,8 @@ def _paid_by_itself(table: pd.DataFrame) -> Verdict:
     most = interrupt.hog_lo_ns_per_packet / 2
     reason = (
         f"the hog was charged {_charged(row)} where a thread received it, {_charged(interrupt)} by "
-        f"interrupt; the thread used {ns(row.thread_ns_per_packet)} of its own."
+        f"interrupt; the thread used {ns(row.thread_ns_per_packet)} of its own. Up to {ns(most)} counts as "
+        "none."
     )
     return within(row.hog_lo_ns_per_packet, row.hog_hi_ns_per_packet, -float("inf"), most, reason)
 
