@@ -21,7 +21,7 @@ from sched_labs.topics.switching_less.threads.experiment import most_threads
 SERVERS = ("loop", "threads")
 MOST_CONNECTIONS = 10_000
 _NO_SHARE = dict.fromkeys(("voluntary_share", "voluntary_lo_share", "voluntary_hi_share"), np.nan)
-LATE_SHARE = 0.5  # of the median delay: a client that sends later than that measures itself
+LATE_SHARE = 0.5  # of the 99th percentile of delays: a client that sends later than that measures itself
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -150,8 +150,8 @@ def _doubt(
         run.note("flag", f"{by}, {count:,} connections, {rate:,} requests/s: {sent['sent']:,} were sent, "
                  f"{served['requests']:,} served and {sent['answered']:,} answered.")  # fmt: skip
     if sent["late_ns"] > LATE_SHARE * sent["p99_ns"]:
-        run.note("info", "In some trials the clients themselves were late (another program had their CPU); "
-                 "delays count from the schedule and include that.")  # fmt: skip
+        run.note("info", "In some trials the clients themselves were late; delays count from the schedule "
+                 "and include that.")  # fmt: skip
 
 
 def _check(

@@ -344,8 +344,8 @@ def _check_causes(run: Run) -> None:
     if best > UNSTEADY:
         run.note(
             "flag",
-            f"Alone, the victim did {best:.1f} times as much work in its best block as in its worst: "
-            "somebody else uses a cache that it needs, perhaps outside of this machine.",
+            f"Alone, the victim did {best:.1f} times as much work in its best block as in its worst: its "
+            "clock rate changed, or somebody else uses its cache, perhaps outside of this machine.",
         )
         return  # what the others lost by it falls into groups for that reason alone
     for name in [name for name in run.parameters["conditions"] if name != "alone"]:
