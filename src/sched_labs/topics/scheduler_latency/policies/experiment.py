@@ -376,6 +376,7 @@ def _protection() -> dict[str, Any]:
 STEPS_PER_CPU = 20  # a reservation is a twentieth of a CPU
 _PERIOD_NS = 100_000_000
 MOST_RESERVATIONS = 64  # threads of burn.c
+MOST_STEP = 90  # percent of a CPU: a single thread gets no more where a part is reserved already
 
 
 def summarise_admission(result: Result) -> pd.DataFrame:
@@ -432,14 +433,21 @@ def admission(run: Run, *, step_percent: int | None = None) -> None:
 
     Data: one row per reservation: number, reservation_percent (of one CPU), granted, errno (the kernel's name
     for the refusal, "" if none), because (in words).  Raises PlacementError where this user may have no
-    deadline thread at all.
+    deadline thread at all, or the machine has more CPUs than so many threads can reserve.
     """
     survey = machine.survey()
     cpus = survey.fact("cpu.count").value
     count = cpus if isinstance(cpus, int) else len(survey.cpus_allowed)
     least = math.ceil(100 * count / (MOST_RESERVATIONS - 2))
+    if step_percent is not None:
+        _check_numbers(step_percent=(step_percent, 1, MOST_STEP))
+    if least > MOST_STEP:
+        raise PlacementError(
+            f"{MOST_RESERVATIONS} threads cannot reserve {count} CPUs.",
+            f"This experiment fills {MOST_STEP * (MOST_RESERVATIONS - 2) // 100} CPUs at most.",
+            lacking=True,
+        )
     step = max(100 // STEPS_PER_CPU, least) if step_percent is None else step_percent
-    _check_numbers(step_percent=(step, 1, 90))
     if step < least:
         raise ParameterError(
             f"{step} % steps need more than {MOST_RESERVATIONS} threads on {count} CPUs.",
