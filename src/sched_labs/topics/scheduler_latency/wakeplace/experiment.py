@@ -61,7 +61,7 @@ def summarise(result: Result) -> pd.DataFrame:
     slow_percent, slow_lo_percent, slow_hi_percent   wake-ups that took more than 300 µs (SLOW_NS): median
                            over the trials, 95 % interval
     others_idle_percent    how much of the time the CPUs were idle that neither the waker nor, where there
-                           are CPUs without one, a hog has (/proc/stat)
+                           are CPUs without one, a hog has (/proc/stat); missing where there is one CPU only
     """
     rows = []
     idle = result.tables["idle"]
@@ -196,7 +196,7 @@ def sweep(
                     {
                         "trial": trial,
                         "condition": condition,
-                        "idle_percent": 100 * idle / passed if passed else 0.0,
+                        "idle_percent": 100 * idle / passed if passed else math.nan,
                     }
                 )
         finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 from matplotlib.lines import Line2D
 
@@ -65,12 +67,14 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
                 y = names.index(row.condition)
                 ax.plot([row.p50_ns, row.p99_ns], [y, y], color=style.colour(style.RECORDED), linewidth=7)
         for y, row in enumerate(each(table)):
+            idle = row.others_idle_percent
+            others = "" if math.isnan(idle) else f"; the others idle {idle:.0f} %"
             ax.plot([row.p50_ns, row.p99_ns], [y, y], color=colour, zorder=2.5)
             ax.plot(row.p50_ns, y, marker="o", color=colour, zorder=3)
             ax.plot(row.max_ns, y, marker="|", markersize=11, markeredgewidth=1.6, color=colour, zorder=3)
             ax.annotate(
-                f"{row.condition}: {axes.number_text(row.on_waker_percent, 2)} % on the waker's CPU; "
-                f"the others idle {row.others_idle_percent:.0f} %",
+                f"{row.condition}: {axes.number_text(row.on_waker_percent, 2)} % on the waker's CPU"
+                f"{others}",
                 (0, y), xycoords=("axes fraction", "data"), xytext=(2, 9), textcoords="offset points",
                 fontsize=style.SMALL,
             )  # fmt: skip
@@ -101,14 +105,12 @@ def _caption(table: pd.DataFrame) -> str:
         parts.append(
             f"With the other CPUs idle for {row['others_idle_percent']:.0f} % of the time, "
             f"{axes.number_text(row['on_waker_percent'], 2)} % of the woken threads were put on the waker's "
-            f"busy one, and half ran within {axes.time_text(row['p50_ns'])}"
+            f"busy one, and 99 % ran within {axes.time_text(row['p99_ns'])}"
         )
     if "bound to the waker" in rows:
         row = rows["bound to the waker"]
         start = "bound" if parts else "Bound"
-        parts.append(
-            f"{start} to the waker's CPU, one in a hundred waited {axes.time_text(row['p99_ns'])} or more"
-        )
+        parts.append(f"{start} to the waker's CPU, 99 % ran within {axes.time_text(row['p99_ns'])}")
     return f"{'; '.join(parts)}."
 
 
