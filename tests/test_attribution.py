@@ -74,6 +74,8 @@ def test_without_bpf_only_the_sum_is_known(monkeypatch: pytest.MonkeyPatch) -> N
     assert rows.loc["rival", "part_ns"] > 0
     summary = result.summary()
     assert not summary["attributed"].any()
+    known = summary["share"].notna()
+    assert set(summary["occupied_by"][known]) == {"unattributed"} and (summary["share"][known] == 1).all()
     assert "not what had the CPU" in result.plot().caption
     assert "There is none." in experiment.instrument(None).improve  # type: ignore[arg-type]
 

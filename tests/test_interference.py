@@ -89,7 +89,9 @@ def test_packets_make_softirqs_and_files_do_not(tmp_path: Path) -> None:
 def test_without_bpf_only_the_sum_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runqlat, "available", lambda: Availability(False, "No BPF.", "Another machine."))
     result = measured(neighbours=["packets"])
-    assert not result.summary()["attributed"].any()
+    summary = result.summary()
+    assert not summary["attributed"].any()
+    assert set(summary["part"][summary["ms_per_s"].notna()]) == {"unattributed", "over_it"}
     assert any("No BPF." in note.text for note in result.notes)
     assert set(result.data["part"]) <= {"unattributed", "over_it"}
     with pytest.raises(ResultError) as refused:

@@ -18,7 +18,7 @@ import pandas as pd
 from sched_labs import machine, workloads
 from sched_labs.core.errors import ParameterError, ProbeError
 from sched_labs.core.result import Result
-from sched_labs.core.stats import median_interval
+from sched_labs.core.stats import Interval, median_interval
 from sched_labs.probes import runqlat, schedstat
 from sched_labs.probes.waits import OCCUPANTS, Attribution, Waits, bin_edges_ns, bin_of
 from sched_labs.run import checks
@@ -39,7 +39,8 @@ def summarise(result: Result) -> pd.DataFrame:
 
     condition            alone, own_threads, rival
     occupied_by          what had the CPU; one of probes.waits.OCCUPANTS
-    share                its part of all waiting time of the condition, all trials together: the shares add up
+    share                its part of all waiting time of the condition, all trials together; they add up.
+                         Missing without BPF, but for unattributed, which has it all then
     share_lo, share_hi   where that lies by trials: 95 % interval of their median, drawn out to the share
     part_ns              its part in sum over the trials
     waits                how many waits the condition had, the same in each of its rows
@@ -48,6 +49,7 @@ def summarise(result: Result) -> pd.DataFrame:
     """
     rows = []
     trials = result.tables["trials_counted"]
+    attributed = result.facts["instrument"] == "bpf"
     for condition in [name for name in CONDITIONS if (result.data["condition"] == name).any()]:
         data = result.data[result.data["condition"] == condition]
         counted = trials[trials["condition"] == condition]
@@ -57,6 +59,8 @@ def summarise(result: Result) -> pd.DataFrame:
             parts = data[data["occupied_by"] == occupant].groupby("trial")["part_ns"].sum()
             trial = median_interval((parts.reindex(each.index, fill_value=0) / each).to_numpy())
             share = float(parts.sum() / each.sum())
+            if not attributed and occupant != "unattributed":
+                share, trial = math.nan, Interval(math.nan, math.nan, math.nan)
             rows.append(
                 {
                     "condition": condition,
@@ -67,7 +71,7 @@ def summarise(result: Result) -> pd.DataFrame:
                     "part_ns": int(parts.sum()),
                     "waits": waits,
                     "wait_mean_ns": float(each.sum() / waits) if waits else math.nan,
-                    "attributed": result.facts["instrument"] == "bpf",
+                    "attributed": attributed,
                 }
             )
     return pd.DataFrame(rows)

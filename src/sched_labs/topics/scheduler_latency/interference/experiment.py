@@ -17,7 +17,7 @@ import pandas as pd
 
 from sched_labs import machine, workloads
 from sched_labs.core.result import Result
-from sched_labs.core.stats import spread
+from sched_labs.core.stats import in_columns, median_interval
 from sched_labs.core.store import data_folder
 from sched_labs.machine import files
 from sched_labs.probes import runqlat
@@ -41,12 +41,14 @@ def summarise(result: Result) -> pd.DataFrame:
     nice                           the victim's nice value
     part                           while it waited for its CPU, what had it (probes.waits.OCCUPANTS); or
                                    over_it: interruptions while it had the CPU itself
-    ms_per_s, ms_per_s_lo, ms_per_s_hi   lost in each second: median over the trials, 95 % interval
+    ms_per_s, ms_per_s_lo, ms_per_s_hi   lost in each second: median over the trials, 95 % interval; without
+                                   BPF missing but for unattributed and over_it
     softirqs_per_s                 network softirqs that began on the CPU; missing where it is not told
     units_per_s                    datagrams that the neighbour received, or KiB that it wrote; median
     attributed                     whether the waits are attributed at all (that needs the BPF probe)
     """
     trials = result.tables["trials_counted"]
+    attributed = result.facts["instrument"] == "bpf"
     rows = []
     for neighbour, nice in trials[["neighbour", "nice"]].drop_duplicates().itertuples(index=False):
         counted = trials[(trials["neighbour"] == neighbour) & (trials["nice"] == nice)]
@@ -55,18 +57,20 @@ def summarise(result: Result) -> pd.DataFrame:
         window_ns = counted.get("softirqs_window_ns", counted["window_ns"])
         for part in PARTS:
             of_part = data[data["part"] == part].set_index("trial")["part_ns"]
+            known = attributed or part in ("unattributed", "over_it")
             lost = of_part.reindex(counted["trial"], fill_value=0).to_numpy(float)
+            per_s = median_interval(1e3 * lost / counted["window_ns"].to_numpy(float)) if known else None
             rows.append(
                 {
                     "neighbour": neighbour,
                     "nice": int(nice),
                     "part": part,
-                    **spread("ms_per_s", "", 1e3 * lost / counted["window_ns"].to_numpy(float)),
+                    **in_columns("ms_per_s", "", per_s),
                     "softirqs_per_s": float((1e9 * counted["softirqs"] / window_ns).median())
                     if counted["softirqs"].notna().all()
                     else math.nan,
                     "units_per_s": float((1e9 * counted["units"] / counted["window_ns"]).median()),
-                    "attributed": result.facts["instrument"] == "bpf",
+                    "attributed": attributed,
                 }
             )
     order = {name: at for at, name in enumerate(NEIGHBOURS)}
