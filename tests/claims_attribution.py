@@ -145,6 +145,13 @@ CASES: list[Case] = [
     ("L27", FAILS, beside_packets(0, 98.6, 0.3), "took 100 ms of each second (interval 90 to 110)"),
     ("L27", HOLDS, beside_packets(0, 1, 40), "kernel threads 40 ms"),
     ("L27", UNKNOWN, beside_packets(0, 10, 10), "overlap"),
+    # The tick comes with nobody beside it, too.
+    (
+        "L27",
+        UNKNOWN,
+        beside_packets(0, 6, 0.3) + beside_packets(0, 6, 0.3, neighbour="nobody"),
+        "less what there is with nobody, beside a sender",
+    ),
     ("L27", UNKNOWN, beside_packets(0, 60, 0.3, attributed=False), "Without the BPF probe"),
     ("L27", UNKNOWN, beside_packets(-10, 60, 0.3), "no sender of packets beside a program with nice 0"),
     ("002-062", FAILS, beside_packets(0, 60, 0) + beside_packets(-10, 58, 0), "59 ms with nice -10"),

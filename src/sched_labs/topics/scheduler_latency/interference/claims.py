@@ -27,11 +27,15 @@ def _sum(rows: pd.DataFrame, *parts: str) -> Taken:
     return float(found["ms_per_s"]), float(found["ms_per_s_lo"]), float(found["ms_per_s_hi"])
 
 
-def _beyond(taken: Taken, table: pd.DataFrame, nice: int) -> Taken:
+def _beyond(taken: Taken, table: pd.DataFrame, nice: int, *parts: str) -> Taken:
     """What of `taken` is not there with nobody beside the program: the tick and the like are."""
     alone = table[(table["neighbour"] == "nobody") & (table["nice"] == nice)]
-    middle, least, most = _sum(alone, "interrupt", "over_it")
+    middle, least, most = _sum(alone, *parts)
     return taken[0] - middle, taken[1] - most, taken[2] - least
+
+
+def _less(table: pd.DataFrame) -> str:
+    return "less what there is with nobody, " if (table["neighbour"] == "nobody").any() else ""
 
 
 def _between(least: float, most: float) -> str:
@@ -43,12 +47,13 @@ def _packets_by_kworkers(table: pd.DataFrame) -> Verdict:
     Design: loopback, whose softirq runs in the sender's system call.  Opponent: threaded NAPI and
     PREEMPT_RT move it into threads.
     """
-    interrupts, least, most = _interference(table, 0, "interrupt", "over_it")
-    threads, fewest, highest = _interference(table, 0, "kernel_thread")
+    own, others = ("interrupt", "over_it"), ("kernel_thread",)
+    interrupts, least, most = _beyond(_interference(table, 0, *own), table, 0, *own)
+    threads, fewest, highest = _beyond(_interference(table, 0, *others), table, 0, *others)
     reason = (
-        f"beside a sender of packets softirqs and interrupts took {number_text(interrupts, 2)} ms of each "
-        f"second (interval {_between(least, most)}), kernel threads {number_text(threads, 2)} ms "
-        f"({_between(fewest, highest)})."
+        f"{_less(table)}beside a sender of packets softirqs and interrupts took "
+        f"{number_text(interrupts, 2)} ms of each second (interval {_between(least, most)}), "
+        f"kernel threads {number_text(threads, 2)} ms ({_between(fewest, highest)})."
     )
     return holds_or_fails(fewest > most, least > highest, reason, "The intervals overlap:")
 
@@ -70,11 +75,10 @@ def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
     before, after = counts[0], counts[-10]
     if not (before > 0 and after > 0):
         raise CannotTell(f"The softirqs were not counted: {reason}.")
-    plain, least, most = _beyond((plain, least, most), table, 0)
-    better, low, high = _beyond((better, low, high), table, -10)
-    less = "less what there is with nobody, " if (table["neighbour"] == "nobody").any() else ""
+    plain, least, most = _beyond((plain, least, most), table, 0, "interrupt", "over_it")
+    better, low, high = _beyond((better, low, high), table, -10, "interrupt", "over_it")
     reason += (
-        f", for {before:,.0f} and {after:,.0f} softirqs a second: {less}"
+        f", for {before:,.0f} and {after:,.0f} softirqs a second: {_less(table)}"
         f"{number_text(1e3 * plain / before, 2)} and {number_text(1e3 * better / after, 2)} µs each."
     )
     least, most, low, high = least / before, most / before, low / after, high / after
