@@ -553,6 +553,7 @@ NMI:          0          0   Non-maskable interrupts
 LOC:       5000       7000   Local timer interrupts
 ERR:          0
 """
+HYPER_V = X86 + "HVS:       1000       1000   Hyper-V stimer0 interrupts\n"
 ARM = """           CPU0       CPU1
  11:      5000       7000     GICv3  27 Level     arch_timer
  49:        20         30     GICv3  79 Edge      virtio0
@@ -560,7 +561,7 @@ IPI0:     1000       2000       Rescheduling interrupts
 """
 
 
-@pytest.mark.parametrize(("text", "counts"), [(X86, (7000, 30)), (ARM, (7000, 30))])
+@pytest.mark.parametrize(("text", "counts"), [(X86, (7000, 30)), (HYPER_V, (8000, 30)), (ARM, (7000, 30))])
 def test_interrupts_of_a_cpu(text: str, counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "read", lambda path: text)
     assert interrupts(1) == counts

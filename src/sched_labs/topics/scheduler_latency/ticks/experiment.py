@@ -235,7 +235,8 @@ def _filled(at_s: NDArray[np.float64], frequency_hz: float, watched_s: float) ->
 def interrupts(cpu: int) -> tuple[int, int] | None:
     """(of the CPU's own timer, of devices) on a CPU so far; None where the kernel does not tell.
 
-    x86 has its own timer's count in the row LOC; elsewhere it is a device by name (arch_timer on Arm).
+    x86 has its own timer's count in the row LOC, and a guest of Hyper-V in HVS; elsewhere it is a device by
+    name (arch_timer on Arm).
     """
     text = files.read("/proc/interrupts")
     lines = (text or "").splitlines()
@@ -250,7 +251,7 @@ def interrupts(cpu: int) -> tuple[int, int] | None:
         if len(words) <= len(names) or not words[column].isdigit():
             continue
         count, what = int(words[column]), " ".join(words[len(names) :]).lower()
-        if label.strip() == "LOC" or "arch_timer" in what or "riscv-timer" in what:
+        if label.strip() in ("LOC", "HVS") or "arch_timer" in what or "riscv-timer" in what:
             timer, told = timer + count, True
         elif label.strip().isdigit():
             device += count
