@@ -23,7 +23,9 @@ NAMES = {
 }
 PANELS = (
     Panel("p99 of the service's requests", "p99_ns", TIME, "p99_lo_ns", "p99_hi_ns"),
-    Panel("CPU time of the batch job, of all CPUs", "batch_share", SHARE, "batch_lo_share", "batch_hi_share"),
+    Panel(
+        "CPU time of the job, of the CPUs of both", "batch_share", SHARE, "batch_lo_share", "batch_hi_share"
+    ),
 )
 
 
