@@ -183,7 +183,10 @@ def _caption(result: Drawable) -> str:
             f"Without a limit half of the requests took {axes.time_text(table['latency_ns'].median(), 2)} or "
             "less; no limit was set here."
         )
-    text = f"cpu.stat counts {row['throttled_periods']:.0f} of {row['periods']:.0f} periods as throttled"
+    text = (
+        f"In the whole run cpu.stat counts {row['throttled_periods']:.0f} of {row['periods']:.0f} periods as "
+        "throttled"
+    )
     if np.isfinite(row["held_percent"]) and np.isfinite(row["held_p50_ns"]):
         text += f"; {axes.number_text(row['held_percent'], 2)} % of the requests met a throttled group"
         if np.isfinite(row["other_p50_ns"]):
