@@ -156,7 +156,7 @@ def _handles(
         )
     handles.append(Line2D([], [], color=warm, marker="o", label="number: processes"))
     if isinstance(l2, int | float):
-        text = f"hollow: all fits L2 ({axes.size_text(l2)})"
+        text = f"hollow: all fits half of L2 ({axes.size_text(l2 / 2)})"
         handles.append(
             Line2D([], [], color=warm, marker="o", mfc=paper, markeredgewidth=1.6, ls="none", label=text)
         )
