@@ -89,14 +89,14 @@ def test_an_unknown_loop_is_refused_by_the_workload() -> None:
 # --- the summary and the figure ---
 
 
-def made() -> Result:
+def made(yields: int = 0) -> Result:
     rows = [
         {"loop": loop, "affinity": affinity, "cpus": cpus, "trial": trial, "iterations": 100}
         | {"assumed_operations": 400, "elapsed_ns": 40_000, "voluntary_switches": counted}
         | {"involuntary_switches": 0}
         for loop, affinity, cpus, counted in (
             ("process_futex", "none", "0-1", 200),
-            ("thread_yield", "none", "0-1", 1),
+            ("thread_yield", "none", "0-1", yields),
             ("process_futex", "affinity", "0", 400),
         )
         for trial in range(3)
@@ -122,3 +122,9 @@ def test_the_figure_puts_both_quotients_side_by_side() -> None:
     titles = [axes.get_title(loc="left") for axes in figure.mpl.axes]
     assert titles == ["“No CPU affinity”: CPUs 0-1", "“With CPU affinity”: CPU 0"]
     assert "none counted" in figure.alt
+
+
+def test_a_few_switches_are_not_called_none() -> None:
+    figure = made(yields=8).plot()
+    assert figure.caption.endswith("would report 100 ns a switch and made hardly any.")
+    assert "hardly any counted" in figure.alt and "0.1 counted" not in figure.svg()

@@ -141,15 +141,19 @@ def _row(ax: Axes, y: int, row: Any, pale: pd.DataFrame | None) -> None:
         zorder=3.6,
         markersize=7,
     )
-    axes.right_of(ax, y, _said(row), 10)
+    axes.right_of(ax, y, f"{row.assumed_per_iteration:.0f} assumed, {_count(row)}", 10)
 
 
-def _said(row: Any) -> str:
-    return f"{row.assumed_per_iteration:.0f} assumed, {_count(row.counted_per_iteration)}"
+def _count(row: Any) -> str:
+    some = math.isfinite(row.counted_ns)
+    return (
+        f"{row.counted_per_iteration:.1f} counted" if some else f"{_few(row.counted_per_iteration)} counted"
+    )
 
 
-def _count(counted: float) -> str:
-    return f"{counted:.1f} counted" if counted >= 0.05 else "none counted"
+def _few(counted: float) -> str:
+    """Too few switches an iteration to divide by."""
+    return "none" if counted < 0.005 else "hardly any"
 
 
 def _handles(table: pd.DataFrame, recorded: Drawable | None, predictions: Predictions) -> list[Line2D]:
@@ -181,7 +185,8 @@ def _caption(table: pd.DataFrame) -> str:
         worst = none.iloc[0]
         sentences.append(
             f"The loop “{worst['name']}” with {SETTINGS[worst['affinity']]} would report "
-            f"{axes.time_text(worst['published_ns'])} a switch and made none."
+            f"{axes.time_text(worst['published_ns'])} a switch and made "
+            f"{_few(worst['counted_per_iteration'])}."
         )
     return " ".join(sentences)
 
@@ -191,11 +196,8 @@ def _alt(table: pd.DataFrame) -> str:
     for setting, rows in table.groupby("affinity", sort=False):
         said = [
             f"{row.name} {axes.time_text(row.published_ns)} by {row.assumed_per_iteration:.0f} assumed, "
-            + (
-                f"{axes.time_text(row.counted_ns)} by {_count(row.counted_per_iteration)}"
-                if math.isfinite(row.counted_ns)
-                else "none counted"
-            )
+            + (f"{axes.time_text(row.counted_ns)} by " if math.isfinite(row.counted_ns) else "")
+            + _count(row)
             for row in each(rows)
         ]
         parts.append(f"{SETTINGS[str(setting)]}, {_cpus(rows['cpus'].iloc[0])}: {listed(said)}.")
