@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, yes
-from sched_labs.claims.helpers import some
+from sched_labs.claims.helpers import one_row, some
 
 KIND = "fpu.state"
 SPREAD_NS = 3300  # from 1.2 to 4.5 µs
@@ -50,7 +50,7 @@ def _pay_more(table: pd.DataFrame) -> Verdict:
     if row.seen and row.extra_ns > 0:
         return Verdict(HOLDS, _said(row))
     # Absent means: less than a fiftieth of the switch, and this run could have seen that.
-    limit = 0.02 * row.switch_ns
+    limit = 0.02 * one_row(table, registers="integer").switch_ns
     if row.extra_hi_ns < limit and row.floor_ns < limit:
         return Verdict(FAILS, f"less than a fiftieth of a switch, {ns(limit)}: {_said(row)}")
     raise CannotTell(f"The noise hides what would decide: {_said(row)}")

@@ -50,12 +50,13 @@ def _rest_of_the_turn(table: pd.DataFrame) -> Verdict:
     """Statistic: the wait over what was left of the turn, median by interval.  Control: the slice that was
     set.  Design: every moment of the turn.  Opponent: where slices end at a tick only, a turn is longer.
     """
-    row = _row(table, "equal")
+    row, (least, most) = _row(table, "equal"), (0.8, 1.25)
     reason = (
         f"half of the wake-ups waited {row.rest_ratio:.2f} times what was left of the slice, or longer. "
+        f"{least:g} to {most:g} times counts as what was left. "
         "Without HRTICK a slice ends at the tick after it."
     )
-    return within(row.rest_lo_ratio, row.rest_hi_ratio, 0.8, 1.25, reason)
+    return within(row.rest_lo_ratio, row.rest_hi_ratio, least, most, reason)
 
 
 def _short_comes_first(table: pd.DataFrame) -> Verdict:
