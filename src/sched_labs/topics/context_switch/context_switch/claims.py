@@ -192,10 +192,9 @@ def _saves_half(table: pd.DataFrame) -> Verdict:
         f"{row.saved:z.0%} ({row.low:z.0%} to {row.high:z.0%}: {row.mechanism}, {row.between})"
         for row in told.itertuples(index=False)
     )
-    if (low > 0.66).any():
-        return Verdict(FAILS, f"{reason}: it saves more.")
-    if (high < 0.45).any():
-        return Verdict(FAILS, f"{reason}: it saves less.")
+    for outside, word in ((low > 0.66, "more"), (high < 0.45, "less")):
+        if outside.any():
+            return Verdict(FAILS, f"{reason}: {word} in {outside.sum()} of {len(told)}.")
     return Verdict(HOLDS if ((low >= 0.45) & (high <= 0.66)).all() else UNKNOWN, f"{reason}.")
 
 
