@@ -2,8 +2,8 @@
 
 Courses pass a script on in which two Python threads walk a buffer and call sched_yield through ctypes, and
 read its extra time as cache warm-up.  Here our own writing of that script (`interpreter_script.py`, among the
-workloads) runs as a child process: one thread and two, with and without the calls, with buffers that fit the
-nearest cache and buffers that fit none.  What one thread pays for the calls is no switch; and what does not
+workloads) runs as a child process: one thread and two, with and without the calls, with a buffer that fits
+the nearest cache and with larger ones.  What one thread pays for the calls is no switch; and what does not
 depend on the buffer is no cache.
 """
 
