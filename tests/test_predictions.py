@@ -405,7 +405,7 @@ def test_an_answer_knows_its_interval_and_its_run() -> None:
     class Run(Result):
         def __init__(self, trials: int, stands_in: str) -> None:
             super().__init__()
-            self.parameters, self.stands_in = {"trials": trials}, stands_in
+            self.few_trials, self.stands_in = (trials if trials < 6 else 0), stands_in
 
         def summary(self) -> pd.DataFrame:
             return table

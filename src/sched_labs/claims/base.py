@@ -96,9 +96,12 @@ class Claim:
         if result.stands_in:
             there = f"On the recorded machine it {_THERE[verdict.outcome]}: {verdict.reason}"
             return Verdict(UNKNOWN, f"Not measured here. {there}", verdict.outcome)
-        if result.flags and verdict.outcome != UNKNOWN:
-            return Verdict(verdict.outcome, f"{verdict.reason} (This run is flagged.)")
-        return verdict
+        if verdict.outcome == UNKNOWN:
+            return verdict
+        few = result.few_trials
+        range_only = f" (Of {few} trials: an interval is at most their range.)" if few > 1 else ""
+        flagged = " (This run is flagged.)" if result.flags else ""
+        return Verdict(verdict.outcome, f"{verdict.reason}{range_only}{flagged}")
 
 
 def yes(true: bool, reason: str) -> Verdict:

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ..core.errors import ParameterError
-from ..core.result import Result
+from ..core.result import ENOUGH, Result
 from ..core.stats import Interval, seen
 from ..draw.axes import number_text, size_text, time_text
-from ..run.base import ENOUGH
 
 _WIDTH = 68
 _KEEP = "\u00a0"  # a number stays on the line of its unit
@@ -63,8 +62,7 @@ def defend(
         return
     interval = f" [{text(ends[0])} to {text(ends[1])}]" if ends else ""
     lines = [f"{what} {text(middle)}{interval}.", f"Measured: {measured}."]
-    trials = result.parameters.get("trials")
-    if ends and isinstance(trials, int) and 1 < trials < ENOUGH:
+    if ends and (trials := result.few_trials) > 1:
         lines.append(
             f"The brackets hold at most the range of {trials} trials; a 95 % interval takes {ENOUGH}."
         )

@@ -29,6 +29,7 @@ FORMAT_VERSION = 2
 LARGEST_BYTES = 256 * 1024 * 1024  # of a file; the largest of this book have some megabytes
 LEVELS = ("info", "missing", "flag")
 _KIND = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")  # a folder is named after it
+ENOUGH = 6  # trials from which a median can have a 95 % interval: 1 - 2 / 2**6 is the first above 0.95
 TIMINGS = {
     "native": "measured on the running kernel",
     "vm-kvm": "measured in a virtual machine (KVM)",
@@ -123,6 +124,12 @@ class Result:
         """Why this run should be doubted, if at all."""
         return [note.text for note in self.notes if note.level == "flag"]
 
+    @property
+    def few_trials(self) -> int:
+        """How many trials there were, where that is too few for a 95 % interval of their median; else 0."""
+        trials = self.parameters.get("trials")
+        return trials if isinstance(trials, int) and trials < ENOUGH else 0
+
     def machine_line(self) -> str:
         """The machine in a few words."""
         facts = self.machine
@@ -143,6 +150,8 @@ class Result:
         parts = [self.machine_line(), self.recorded_at.replace("T", " ").replace("+00:00", " UTC")]
         if profile := self.parameters.get("profile"):
             parts.append(f"{profile} profile")
+        if self.few_trials > 1:
+            parts.append(f"{self.few_trials} trials, an interval is at most their range")
         parts.append(TIMINGS[self.timing])
         return " · ".join(parts)
 

@@ -25,7 +25,6 @@ from ..core.progress import on_page
 from ..draw.base import Figure
 from ..draw.rulers import rulers
 from ..explorables import modules
-from ..run.base import ENOUGH
 from .widgets import bundle
 
 STYLE = Path(__file__).with_name("guess.css")
@@ -230,10 +229,8 @@ def _about(shown: Any, measured: Any, unit: str) -> dict[str, Any]:
         for size in (1, 100):  # a share is asked for in per cent
             ends = found.loc[found["median"] * size == measured, ["low", "high"]].drop_duplicates()
             if len(ends) == 1:
-                trials = shown.parameters.get("trials")
-                few = isinstance(trials, int) and trials < ENOUGH
                 about["interval"] = [in_unit(end * size, unit) for end in ends.to_numpy()[0]]
-                about["ends"] = f"range of {trials} trials" if few else "95 %"
+                about["ends"] = f"range of {few} trials" if (few := shown.few_trials) else "95 %"
                 break
     return about
 

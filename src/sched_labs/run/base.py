@@ -32,7 +32,7 @@ from .. import machine
 from ..core import lock
 from ..core.errors import ParameterError, ResultError, SchedLabError
 from ..core.progress import Progress, in_notebook, on_page
-from ..core.result import Note, Result, recorded
+from ..core.result import ENOUGH, Note, Result, recorded
 from ..core.store import now, write_text
 from . import kept as kept_runs
 from .surroundings import Surroundings
@@ -331,9 +331,6 @@ class Experiment:
         result = run.result(data, survey.provenance(), {"profile": profile, **given})
         result.surroundings, result.recorded_at, result.duration_s = around, began.recorded_at, duration
         return result
-
-
-ENOUGH = 6  # trials from which a median can have a 95 % interval: 1 - 2 / 2**6 is the first above 0.95
 
 
 def what_few_cover(trials: int) -> str:
