@@ -454,6 +454,7 @@ CASES: list[Case] = [
     ("002-065", UNKNOWN, tick(1e6, 0.2), "spans"),
     ("002-065", UNKNOWN, tick(1e6, interrupts_per_period=0.26), "0.26 timer interrupts of this kernel"),
     ("002-065", UNKNOWN, tick(1e6, interrupts_per_period=nan), "does not tell its interrupts"),
+    ("002-065", UNKNOWN, tick(1e6, interrupts_per_period=4.0), "interrupts 4.0 times as often"),
     ("002-067", UNKNOWN, tick(1e6, interrupts_per_period=0.26, in_phase_p50_ns=9e3), "such as a hypervisor"),
     ("002-065", UNKNOWN, tick(nan), "no period: the best comb is 40% full"),
     ("002-065", UNKNOWN, tick(1e6, lost_percent=60.0), "had the CPU for 60 %"),

@@ -29,7 +29,7 @@ KIND = "interference.neighbours"
 _COLUMNS = ("neighbour", "nice", "part", "ms_per_s", "ms_per_s_lo", "ms_per_s_hi", "attributed")
 # What of the summary each bar holds; the kernel's own work keeps the colour that it has everywhere.
 _BARS = {
-    "interrupts": (("interrupt", "over_it"), "////", "interrupts and softirqs"),
+    "interrupts": (("interrupt", "over_it"), "////", "interruptions: interrupts, softirqs, a hypervisor's"),
     "kernel_threads": (("kernel_thread",), "", "kernel threads"),
 }
 _NAMES = {"nobody": "nobody", "packets": "a sender\nof packets", "files": "a writer\nof files"}
@@ -166,7 +166,7 @@ def _caption(table: pd.DataFrame) -> str:
     start = f"Of each second, with nice {nice}" if table["nice"].nunique() > 1 else "Of each second"
     table = table[table["nice"] == nice]
     parts = [
-        f"beside {_words(name)} interrupts took {_ms(_cell(table, name, 'interrupts'))} "
+        f"beside {_words(name)} interruptions took {_ms(_cell(table, name, 'interrupts'))} "
         f"and kernel threads {_ms(_cell(table, name, 'kernel_threads'))}"
         for name in table["neighbour"].unique()
     ]

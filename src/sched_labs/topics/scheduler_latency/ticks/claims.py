@@ -20,7 +20,9 @@ def _tick(table: pd.DataFrame) -> pd.Series:
     return row
 
 
-OWN = 0.8  # timer interrupts for each period of the gaps, from which these are this kernel's ticks
+# Timer interrupts for each period of the gaps where these are this kernel's ticks: with fewer some gaps are
+# another's, of more one could not say which of them the gaps are.
+OWN_LEAST, OWN_MOST = 0.8, 1.5
 
 
 def _kernels_tick(table: pd.DataFrame) -> pd.Series:
@@ -28,11 +30,16 @@ def _kernels_tick(table: pd.DataFrame) -> pd.Series:
     row = _tick(table)
     if math.isnan(row.interrupts_per_period):
         raise CannotTell("Whether the gaps are this kernel's is not known: it does not tell its interrupts.")
-    if row.interrupts_per_period < OWN:
+    if row.interrupts_per_period < OWN_LEAST:
         raise CannotTell(
             f"The regular gaps come every {ns(row.period_ns)}, with {row.interrupts_per_period:.2f} timer "
             "interrupts of this kernel for each: what takes the CPU so regularly is below it, such as a "
             "hypervisor."
+        )
+    if row.interrupts_per_period > OWN_MOST:
+        raise CannotTell(
+            f"The regular gaps come every {ns(row.period_ns)}, and this CPU's timer interrupts "
+            f"{row.interrupts_per_period:.1f} times as often: which of its interrupts they are is not known."
         )
     return row
 
