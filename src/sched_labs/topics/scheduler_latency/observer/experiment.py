@@ -113,7 +113,7 @@ def cost(run: Run, *, observers: list[str] | None = None, cpu: int | None = None
     round_trips = run.choose(tiny=1000, quick=10_000, full=20_000)  # perf keeps 300 bytes of each switch
     blocks, trials = run.choose(tiny=1, quick=2, full=9), run.choose(tiny=2, quick=3, full=5)
     run.begin()
-    run.parameters |= {"cpu": cpu, "round_trips": round_trips, "blocks": blocks}
+    run.parameters |= {"cpu": cpu, "round_trips": round_trips, "blocks": blocks, "trials": blocks}
     run.facts |= {"data_bytes": []}
     lacking: set[str] = set()
     order = ["none", *wanted]
