@@ -251,7 +251,7 @@ def _latency_alt(run: Simulation, table: pd.DataFrame) -> str:
         top = highest(rows, "requests")
         fate = " held back by the limit" if held else (" never held back" if source == "model" else "")
         parts.append(
-            f"{str(source).capitalize()}: {rows['requests'].sum():,} requests{fate}, most of them "
+            f"{str(source).capitalize()}: {rows['requests'].sum():,} requests{fate}, most often "
             f"{axes.range_text(top['low_ns'], top['high_ns'])}."
         )
     return " ".join([*parts, f"{run.in_flight:,} requests were not completed."])

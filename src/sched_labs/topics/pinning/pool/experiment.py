@@ -36,7 +36,7 @@ LEAST_MOVES = 20  # for the median of what comes after one
 FIRST = 2  # requests of each worker that find cold what nobody has touched since the start
 SESSIONS = 64
 SHORT_US, SHORT_EVERY_US = 100, 1009  # a tenth of the CPU, and no multiple of the requests' period
-LONG_US, LONG_EVERY_US = 4_000, 40_000  # a tenth of the CPU as well, and six times in a trial
+LONG_US, LONG_EVERY_US = 4_000, 40_000  # a tenth of the CPU as well
 
 
 def summarise(result: Result) -> pd.DataFrame:
