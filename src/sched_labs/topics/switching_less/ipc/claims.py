@@ -82,7 +82,7 @@ def _threshold(table: pd.DataFrame) -> Verdict:
     bare = _row(table, "bare")
     reason = f"{_lost(switched)}; {_lost(bare)}."
     if min(switched["switches_lo_per_s"], bare["switches_lo_per_s"]) <= MANY:
-        raise CannotTell(f"This run did not switch more than 5,000 times a second: {reason}")
+        raise CannotTell(f"This run did not surely switch more than 5,000 times a second: {reason}")
     if bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:
         return Verdict(FAILS, f"Above 5,000 a second a rate tells no price: {reason}")
     raise CannotTell(f"The run chose this rate for its loss, and the control does not refute it: {reason}")
