@@ -14,7 +14,7 @@ COROUTINE_ARTICLE = "an article on a web service with coroutines, quoted in a co
 THREAD_COST_ARTICLE = "an article on the costs of threads"
 FEW = 0.1  # switches for each item: nothing that happens at every item
 NAMES_OF_HOPS = {
-    "go_1": "a Go channel",
+    "go_1": "a Go channel on 1 P",
     "stack": "a stack switch",
     "greenlet": "greenlet",
     "asyncio": "asyncio",
