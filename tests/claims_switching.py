@@ -49,7 +49,7 @@ LOCK_CASES: list[Case] = [
     ("001-007", UNKNOWN, [lock("mutex")], "did not measure the lock 'first come"),
     ("001-013", HOLDS, [FIFO, lock("mutex", switches=0.9)], "0.9 (default mutex)"),
     ("001-013", FAILS, [FIFO, lock("mutex")], "0.0001 (default mutex)"),
-    ("001-013", UNKNOWN, [lock("fifo"), lock("mutex")], "no convoy"),
+    ("001-013", UNKNOWN, [lock("fifo", switches=1.0, half=0.95), lock("mutex")], "sure that there was a convoy"),
     ("001-013", UNKNOWN, [FIFO, lock("mutex", switches=0.3)], "0.3 (default mutex)"),
     ("001-016", HOLDS, [FIFO, lock("try")], "a ratio of 30.0 (interval 24.5 to 36.7)"),
     ("001-016", FAILS, [FIFO, lock("try", 1000)], "a ratio of 3.0"),
@@ -79,7 +79,7 @@ LOCK_CASES: list[Case] = [
     ("000-106", HOLDS, [lock("fifo", 100, 1.0), lock("mutex")], "a ratio of 1.0"),
     ("000-106", FAILS, [FIFO, lock("mutex")], "100% of the convoy's switches are voluntary"),
     ("000-106", UNKNOWN, [lock("fifo", 180, 1.0), lock("mutex")], "a ratio of 1.8"),
-    ("000-106", UNKNOWN, [lock("fifo"), lock("mutex")], "no convoy"),
+    ("000-106", UNKNOWN, [lock("fifo"), lock("mutex")], "not sure that there was a convoy"),
 ]  # fmt: skip
 
 
@@ -317,6 +317,8 @@ WAITED_CASES: list[Case] = [
      "allow either"),
     ("inherit-bounds", UNKNOWN, [CONTROL, waited("nice", "mutex"), waited("nice", "inherit")],
      "There was no inversion"),
+    ("inherit-bounds", UNKNOWN, [CONTROL, waited("nice", "mutex", 9, half=0.99), waited("nice", "inherit")],
+     "Whether there was an inversion is open"),
     ("inherit-weight", HOLDS, [waited("ordinary", "mutex", 9), waited("ordinary", "inherit", 1)],
      "took 1 ms or more with inheritance"),
     ("inherit-weight", FAILS, [waited("ordinary", "mutex", 9), waited("ordinary", "inherit", 9)],

@@ -30,7 +30,7 @@ def _race_makes_switches(table: pd.DataFrame) -> Verdict:
     fifo, mutex = _row(table, "fifo"), _row(table, "mutex")
     reason = f"Switches for each item, with as many producers: {_switches_of(fifo)}, {_switches_of(mutex)}."
     if fifo.switches_lo_per_item < FEW:
-        raise CannotTell(f"There was no convoy in this run. {reason}")
+        raise CannotTell(f"It is not sure that there was a convoy in this run. {reason}")
     return holds_or_fails(
         mutex.switches_lo_per_item > fifo.switches_lo_per_item / 2, mutex.switches_hi_per_item < FEW, reason
     )
@@ -118,7 +118,8 @@ def _voluntary_is_fine(table: pd.DataFrame) -> Verdict:
     fifo, mutex = _row(table, "fifo"), _row(table, "mutex")
     least, most, text = _times_slower(fifo, mutex)
     if not fifo.switches_lo_per_item > FEW:
-        raise CannotTell(f"There was no convoy in this run. Switches for each item: {_switches_of(fifo)}.")
+        said = f"Switches for each item: {_switches_of(fifo)}."
+        raise CannotTell(f"It is not sure that there was a convoy in this run. {said}")
     reason = f"{fifo.voluntary_share:.0%} of the convoy's switches are voluntary; {text}."
     return holds_or_fails(
         fifo.voluntary_share < 0.5 or most < 1.5, fifo.voluntary_share > 0.5 and least > 2, reason
