@@ -220,7 +220,7 @@ CASES: list[Case] = [
     ("000-081", UNKNOWN, [ALONE, SWITCHED, cause("bare", 0.29, 9500)], "chose this rate for its loss"),
     ("000-081", FAILS, [ALONE, SWITCHED, BARE], "6% (4% to 8%) with switches to a partner who touches"),
     ("000-081", FAILS, [ALONE, cause("switches", 0.3, 800)], "below 5,000 a second"),
-    ("000-081", UNKNOWN, [ALONE, cause("switches", 0.3, 5050), BARE], "did not surely switch more than 5,000"),
+    ("000-081", UNKNOWN, [ALONE, cause("switches", 0.3, 5050), BARE], "did not surely switch more"),
     ("000-081", UNKNOWN, [ALONE, SWITCHED, cause("bare", 0.22, 9500)], "chose this rate"),
     ("000-081", UNKNOWN, [ALONE, SWITCHED], "did not measure 'bare'"),
     ("000-139", UNKNOWN, [ALONE, SWITCHED, SAME, cause("streamer", 0.3)], "19,000 times a second with them"),
