@@ -49,7 +49,7 @@ LOCK_CASES: list[Case] = [
     ("001-007", UNKNOWN, [lock("mutex")], "did not measure the lock 'first come"),
     ("001-013", HOLDS, [FIFO, lock("mutex", switches=0.9)], "0.9 (default mutex)"),
     ("001-013", FAILS, [FIFO, lock("mutex")], "0.0001 (default mutex)"),
-    ("001-013", UNKNOWN, [lock("fifo", switches=1.0, half=0.95), lock("mutex")], "sure that there was a convoy"),
+    ("001-013", UNKNOWN, [lock("fifo", switches=1.0, half=0.95), lock("mutex")], "there was a convoy"),
     ("001-013", UNKNOWN, [FIFO, lock("mutex", switches=0.3)], "0.3 (default mutex)"),
     ("001-016", HOLDS, [FIFO, lock("try")], "a ratio of 30.0 (interval 24.5 to 36.7)"),
     ("001-016", FAILS, [FIFO, lock("try", 1000)], "a ratio of 3.0"),
