@@ -348,6 +348,43 @@ def test_a_page_keeps_a_prediction_and_leads_to_jupyterlab(served: Served, brows
     context.close()
 
 
+def test_jupyterlab_is_dark_with_its_reader_and_asks_by_keys_alone(served: Served, browser: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    forget = {"question": "sample.question", "value": None, "unit": "ns"}
+    served.ask("/sched-labs/predictions", key=True, method="POST", body=forget)
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{served.address}/book/?token={served.token}")
+    page.wait_for_url("**/book/book/intro.html")
+    page.goto(f"{served.address}/lab/tree/notebooks/01-context-switch.md")
+    idle = page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]')
+    idle.wait_for(timeout=60_000)
+    assert page.evaluate("document.body.dataset.jpThemeLight") == "false"
+    # The chapter's first cell has the focus; each is run, and the next one comes into view.
+    slider = page.get_by_label("How long?")
+    for _ in range(40):
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_timeout(300)
+        idle.wait_for(timeout=60_000)
+        if slider.count():
+            break
+    for key in ("Shift+Enter", "Control+Enter"):  # what was covered, and what uncovers it
+        page.keyboard.press(key)
+        page.wait_for_timeout(300)
+        idle.wait_for(timeout=60_000)
+    for _ in range(40):
+        page.keyboard.press("Shift+Tab")
+        if slider.evaluate("e => e === document.activeElement"):
+            break
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    told = page.locator(".sl-g-told", has_text="You guessed 100 µs: 40 times too high. Measured: 2.5 µs.")
+    told.first.wait_for()
+    dim = axe.Axe().run(page, context=".jp-OutputArea", options={"runOnly": ["color-contrast"]})
+    assert dim.violations_count == 0, dim.generate_report()
+    context.close()
+
+
 def test_progress_with_the_labs_is_shown_in_the_margin(served: Served, browser: Any) -> None:
     assert served.ask("/sched-labs/progress")[0] == 403
     before = json.loads(served.ask("/sched-labs/progress", key=True)[2])
