@@ -275,7 +275,7 @@ CASES: list[Case] = [
         "000-008",
         FAILS,
         [point(4 * KIB, 10, seen=False), point(MIB, 20000)],
-        "from 20 to 20 times where it stands clear of the noise; between 10 and 100 at 1 of 2 combinations",
+        "from 20 to 20 times where it stands clear of the noise; seen between 10 and 100 at 1 of 2",
     ),
     ("000-008", UNKNOWN, [point(4 * KIB, 20000, direct=np.nan)], "direct cost"),
     ("000-008", UNKNOWN, [point(4 * KIB, 20000, direct=-5)], "direct cost"),
