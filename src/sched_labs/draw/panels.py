@@ -30,7 +30,7 @@ _ROW, _HEAD = 21.0, 46.0
 class Panel:
     """One quantity: its column, its interval's columns (or none), what it is, and from where it is drawn.
 
-    quantity   time (ns), size (bytes), number, or share (0 to 1, linear)
+    quantity   time (ns), size (bytes), number, or share (of 1, linear)
     least      smaller values, zero among them, stand at the edge, hollow; for logarithmic panels
     guessed    whether the chapter asks for a prediction of it: others of the same unit show none
     linear     rows of dots on an axis from zero, where nothing and one are what is to be told apart
@@ -236,11 +236,12 @@ def _scale(
     values += [*marks]
     for column in (panel.low, panel.high):
         values += [float(value) for frame in frames for value in (frame[column] if column else ())]
-    if panel.quantity == SHARE:
-        set_limits(0, 1.04)
-        axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-        return 0.0, 1.04
     usual = [value for value in values if math.isfinite(value)]
+    if panel.quantity == SHARE:
+        high = 1.04 * max([*usual, 1.0])  # a short run may use more than its share
+        set_limits(0, high)
+        axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        return 0.0, high
     if linear:
         high = 1.08 * max([*usual, 1.0])
         set_limits(0, high)
