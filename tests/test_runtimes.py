@@ -6,11 +6,14 @@ import re
 import sys
 from collections.abc import Callable
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from sched_labs import machine
 from sched_labs.core.errors import PlacementError, ResultError
 from sched_labs.core.result import Result, recorded
+from sched_labs.draw import panels
 from sched_labs.limits import cgroups
 from sched_labs.run import languages
 from sched_labs.topics.cgroup_throttling.colocation import experiment as colocation
@@ -99,3 +102,11 @@ def test_a_dashboard_shows_what_the_kernel_counted() -> None:
     run.data = run.data[run.data.limit == "none"]
     with pytest.raises(ResultError, match="No limit was set"):
         dashboard.counters(run)
+
+
+def test_an_interval_above_the_whole_is_drawn_to_its_end() -> None:
+    panel = panels.Panel("Work", "share", panels.SHARE, "lo", "hi")
+    table = pd.DataFrame({"who": ["one"], "share": [1.03], "lo": [0.7], "hi": [1.22]})
+    (ax,) = panels.dots(table, [panel], key="who", names={}, roles={}).axes
+    assert np.array_equal(ax.lines[0].get_xdata(), [0.7, 1.22])
+    assert ax.get_xlim()[1] > 1.22
