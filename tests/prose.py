@@ -383,6 +383,8 @@ def even_machine(kind: str, given: dict[str, Any]) -> Result:
     run.tables.pop("waits", None)
     if kind in ("slices.sweep", "ticks.gaps"):  # neither /boot nor /proc has the kernel's configuration
         run.machine["hz"] = None
+    if kind == "ticks.gaps":  # the timer interrupts for more than what recurs
+        run.facts["timer_interrupts"] *= 4
     if kind == "own_program.watch" and given.get("trouble"):  # found, but second
         found = run.tables["findings"]
         run.tables["findings"] = pd.concat(
