@@ -66,7 +66,7 @@ def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
     plain, least, most = _interference(table, 0, "interrupt", "over_it")
     better, low, high = _interference(table, -10, "interrupt", "over_it")
     reason = (
-        f"softirqs and interrupts took {number_text(plain, 2)} ms of each second with nice 0 (interval "
+        f"interruptions took {number_text(plain, 2)} ms of each second with nice 0 (interval "
         f"{_between(least, most)}), {number_text(better, 2)} ms with nice -10 ({_between(low, high)})"
     )
     if most < 1:

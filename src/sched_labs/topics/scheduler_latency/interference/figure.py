@@ -32,6 +32,7 @@ _BARS = {
     "interrupts": (("interrupt", "over_it"), "////", "interruptions: interrupts, softirqs, a hypervisor's"),
     "kernel_threads": (("kernel_thread",), "", "kernel threads"),
 }
+_SAID = {"interrupts": "interruptions", "kernel_threads": "kernel threads"}
 _NAMES = {"nobody": "nobody", "packets": "a sender\nof packets", "files": "a writer\nof files"}
 
 
@@ -175,7 +176,7 @@ def _caption(table: pd.DataFrame) -> str:
 
 def _alt(table: pd.DataFrame) -> str:
     told = "; ".join(
-        f"{_words(row.neighbour)}, nice {row.nice}, {row.by.replace('_', ' ')} "
+        f"{_words(row.neighbour)}, nice {row.nice}, {_SAID[row.by]} "
         f"{_ms(row.ms_per_s)}"
         + (
             f" (interval {_ms(row.ms_per_s_lo)} to {_ms(row.ms_per_s_hi)})"
@@ -184,4 +185,4 @@ def _alt(table: pd.DataFrame) -> str:
         )
         for row in each(table)
     )
-    return f"Horizontal bars: what the kernel's own work took of each second, by neighbour. {told}."
+    return f"Horizontal bars: what was taken from the program in each second, by neighbour. {told}."
