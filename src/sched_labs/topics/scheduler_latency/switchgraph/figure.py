@@ -47,9 +47,14 @@ def frame(result: Drawable) -> pd.DataFrame:
 
     Raises ResultError when the window saw no switch.
     """
+    return _counted(result).head(_MOST_ARROWS)
+
+
+def _counted(result: Drawable) -> pd.DataFrame:
+    """The same of all switches, drawn or not."""
     table = columns(result.data, _COLUMNS, "This window of switches")
     table["share_percent"] = 100 * table["switches"] / table["switches"].sum()
-    return table.sort_values("switches", ascending=False, ignore_index=True).head(_MOST_ARROWS)
+    return table.sort_values("switches", ascending=False, ignore_index=True)
 
 
 @draws(KIND)
@@ -92,12 +97,13 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             title="A thread left the CPU …",
             alignment="left",
         )
-    said = "" if recorded is None else _caption(frame(recorded))
+    caption = _caption(_counted(result))
+    said = "" if recorded is None else _caption(_counted(recorded))
     return Figure(
         drawing,
         KIND,
         alt=_alt(table) + also_drawn(None, predictions),
-        caption=_caption(table) + in_the_recorded_run(said, _caption(table)),
+        caption=caption + in_the_recorded_run(said, caption),
         provenance=provenance(result, recorded),
         data=table,
         title="Who takes the CPU after whom",
