@@ -68,7 +68,7 @@ def look_scheduler(seen: Seen) -> Iterator[Fact]:
     else:
         yield Fact("kernel.sched_ext", "not built", "", _SCHED_EXT, "the kernel shows no such folder")
     place = next((path for path in _RUN_QUEUES if files.exists(path)), None)
-    why = "5.13 moved it from /proc to debugfs, which only root may read, and no one under lockdown"
+    why = "5.13 moved it from /proc to debugfs, which only root may read"
     yield Fact("kernel.sched_debug", place, "", place or _RUN_QUEUES[-1], "" if place else why)
     own = seen.own_sched.get("se.slice", "")
     why = "this kernel does not show it (EEVDF from 6.12 on does)"
