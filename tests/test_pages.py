@@ -145,6 +145,38 @@ def test_a_wide_table_scrolls_by_itself_and_by_keyboard(seen: Visit) -> None:
     )
 
 
+# What keys should reach: all that takes the focus and is to be seen (of a group of choices one has it).
+REACHABLE = """() => {
+    const all = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex]")];
+    window.missed = new Set(all.filter((e) => e.tabIndex >= 0 && !e.disabled && e.type !== "radio"
+        && e.checkVisibility({ visibilityProperty: true })));
+    window.unmarked = [];
+    return window.missed.size;
+}"""
+# Returns whether there is more to come: after the last the browser's own window has the focus.
+REACHED = """() => {
+    const at = document.activeElement;
+    if (at === document.body) return window.missed.size > 0;
+    const looks = [at, ...at.children].map((e) => getComputedStyle(e));  // the theme marks a toggle's arrow
+    if (looks.every(({ outlineStyle, boxShadow }) => outlineStyle === "none" && boxShadow === "none"))
+        window.unmarked.push(at.outerHTML.slice(0, 200));
+    window.missed.delete(at);
+    return true;
+}"""
+
+
+@looks(LAPTOP)
+def test_keys_reach_all_of_a_page_and_one_sees_where_they_are(seen: Visit) -> None:
+    page = seen.page
+    for _ in range(page.evaluate(REACHABLE) + 20):
+        page.keyboard.press("Tab")
+        if not page.evaluate(REACHED):
+            break
+    assert page.evaluate("[...window.missed].map((e) => e.outerHTML.slice(0, 200))") == []
+    assert page.evaluate("window.unmarked") == []
+    page.evaluate("document.activeElement.blur()")
+
+
 @looks(LAPTOP, PHONE)
 def test_a_page_needs_nothing_from_elsewhere_and_runs_without_an_error(seen: Visit) -> None:
     """After the others, so that what goes wrong late has: but axe, which tries to read what it may not."""
