@@ -78,7 +78,10 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
     if high < -floor:
         return Verdict(FAILS, f"{reason} A pin cost {ns(-saved)} ({ns(-high)} to {ns(-low)}).")
     if not low > floor:  # or where no floor is known
-        raise CannotTell(f"The difference does not stand clear of the noise. {reason}")
+        raise CannotTell(
+            f"The difference, paired by trial {ns(saved)} ({ns(low)} to {ns(high)}), does not stand clear of "
+            f"the noise, {ns(floor) if pd.notna(floor) else 'which is not known'}. {reason}"
+        )
     reason += f" A pin saved {ns(saved)} ({ns(low)} to {ns(high)})."
     if pd.isna(foreseen) or foreseen < low / 2:
         raise CannotTell(f"That the moves are the reason is not seen. {reason}")
