@@ -119,7 +119,7 @@ def _alt(table: pd.DataFrame) -> str:
     parts += [
         f"{row.condition}: half within {axes.time_text(row.p50_ns)}, 99 % within "
         f"{axes.time_text(row.p99_ns)}, {axes.number_text(row.on_waker_percent, 2)} % on the waker's CPU, "
-        f"{axes.number_text(row.stayed_percent, 2)} % where they had slept."
+        f"{axes.number_text(row.stayed_percent)} % where they had slept."
         for row in each(table)
     ]
     return " ".join(parts)
