@@ -313,7 +313,7 @@ CASES: list[Case] = [
     ("002-040", UNKNOWN, beside(pair("OTHER beside nice +5", 25), used_percent=80.0), "had 20 %"),
     ("L11", UNKNOWN, beside([hogs(2, 4e6, 4e6), hogs(8, 2e6, 9e6)], used_percent=50.0), "had 50 %"),
     ("002-007", UNKNOWN, woken("previous CPU busy", 6e3, 6e6, 99, idle=5.0), "for 5 %"),
-    ("002-028", UNKNOWN, [matched(0.3)], "Other programs"),
+    ("002-028", UNKNOWN, [matched(0.3)], "30.0% of the sched_yield calls"),
     ("002-028", UNKNOWN, crowd(), "did not measure yielding workers, one for each CPU"),
     ("002-029", HOLDS, four(20_000, 18_000, 25_000), "took at most 20 µs"),
     ("002-029", FAILS, four(157_000, 107_000, 160_000), "took at most 157 µs"),

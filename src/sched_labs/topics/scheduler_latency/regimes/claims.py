@@ -37,7 +37,7 @@ def _matched_yielders_wait(table: pd.DataFrame) -> Verdict:
     had_the_cpus(cell)
     reason = f"{cell.switched_share:.1%} of the sched_yield calls led to a switch."
     if 0.1 <= cell.switched_share <= 0.5:
-        raise CannotTell(f"{reason} Other programs were running too.")
+        raise CannotTell(reason)
     return yes(cell.switched_share > 0.5, reason)
 
 
