@@ -196,3 +196,4 @@ def test_what_is_within_the_noise_is_not_told_as_a_number() -> None:
     assert "our probe slows the threads down not measurably at either rate." in rates._caption(
         table.iloc[2:].assign(slower_lo_percent=-1.0)
     )
+    assert "not measurably at either rate." in rates._caption(table.assign(slower_lo_percent=float("nan")))

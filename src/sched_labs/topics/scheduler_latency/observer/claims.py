@@ -48,9 +48,9 @@ def _recording_is_dearer(table: pd.DataFrame) -> Verdict:
 
 
 def _slower(row: pd.Series) -> str:
-    if row["slower_lo_percent"] <= 0:
-        return "not measurably slower"
-    return f"{row['slower_percent']:.1f} % slower"
+    if row["slower_lo_percent"] > 0:
+        return f"{row['slower_percent']:.1f} % slower"
+    return "not measurably slower"
 
 
 def _between(row: pd.Series) -> str:

@@ -104,7 +104,7 @@ def _percent(value: float) -> str:
 
 
 def _slower(row: pd.Series) -> str:
-    return "not measurably" if row["slower_lo_percent"] <= 0 else f"by {_percent(row['slower_percent'])}"
+    return f"by {_percent(row['slower_percent'])}" if row["slower_lo_percent"] > 0 else "not measurably"
 
 
 def _caption(table: pd.DataFrame) -> str:
