@@ -203,8 +203,8 @@ def draw_hog(result: Drawable, recorded: Drawable | None, predictions: Predictio
         ax.barh(range(len(names)), table["second_percent"], color=second, height=0.6)
         for y, row in enumerate(each(table)):
             ax.annotate(
-                f"{axes.number_text(row.second_percent, 2)} %, at most "
-                f"{axes.time_text(row.longest_gap_ns, 2)} without",
+                f"{axes.number_text(row.second_percent, 2)} %, longest gap "
+                f"{axes.time_text(row.longest_gap_ns, 2)}",
                 (max(row.second_percent, 0), y), xytext=(6, 0), textcoords="offset points", va="center",
                 fontsize=style.SMALL, zorder=3.5, bbox={"facecolor": first, "edgecolor": "none", "pad": 1},
             )  # fmt: skip
