@@ -34,14 +34,15 @@ _SELDOM = 0.5  # of the calls: what stops a thread less often is no shootdown fo
 
 def frame(result: Drawable) -> pd.DataFrame:
     """What the figure shows, one row per condition, as in the summary of shootdown.calls: condition; call_ns,
-    interrupts_per_call and lost_ns, each with its interval; stopped_share, extra_ns and seen.
+    interrupts_per_call, lost_ns and extra_ns, each with its interval; stopped_share and seen.
 
     lost_ns is missing where a bystander was stopped in less than half of the calls: by something else.
     Raises ResultError when nothing was measured.
     """
     wanted = [
         "condition", "call_ns", "call_lo_ns", "call_hi_ns", "interrupts_per_call", "interrupts_lo_per_call",
-        "interrupts_hi_per_call", "stopped_share", "lost_ns", "lost_lo_ns", "lost_hi_ns", "extra_ns", "seen",
+        "interrupts_hi_per_call", "stopped_share", "lost_ns", "lost_lo_ns", "lost_hi_ns", "extra_ns",
+        "extra_lo_ns", "extra_hi_ns", "seen",
     ]  # fmt: skip
     table = columns(result.summary(), wanted, "The summary of these calls").copy()
     table.loc[~(table.stopped_share >= _SELDOM), ["lost_ns", "lost_lo_ns", "lost_hi_ns"]] = float("nan")
