@@ -332,8 +332,11 @@ def _throttles_all(known: Evidence) -> Verdict:
 
 def _sched_debug(known: Evidence) -> Verdict:
     """Statistic: where the file is.  Control: 5.10, before it moved (5.13).
-    Design: both places are looked at.  Opponent: the same lines are in debugfs now, for root.
+    Design: both places are looked at; one that is looked for and not seen has no value.
+    Opponent: the same lines are in debugfs now, for root; the file of /proc anybody could see.
     """
+    if known.facts.get("kernel.sched_debug", "") is None:
+        return Verdict(FAILS, "Not there.")
     path = str(known.fact("kernel.sched_debug"))
     return _verdict(path.startswith("/proc/"), f"It is {path}.")
 
