@@ -45,17 +45,17 @@ def summarise(result: Result) -> pd.DataFrame:
 
     observer                            none, ours, ours_attributed, runqlat, runqlat-bpfcc, perf
     ns_per_switch, ns_lo_per_switch, ns_hi_per_switch   elapsed time by switches as the kernel counted them,
-                                        median and 95 % interval
+                                        median of a start's turns; over the starts median and 95 % interval
     added_ns, added_lo_ns, added_hi_ns  what the observer adds to a switch, median and 95 % interval
     ratio, ratio_lo, ratio_hi           ns_per_switch by that without an observer, medians and 95 % interval
     share_at_10k_percent                the added time as a part of one CPU at 10,000 switches/s, computed
-    trials                              how many
+    trials                              how many starts
     """
-    data = result.data
-    free = data.loc[data["observer"] == "none", "ns_per_switch"].to_numpy(float)
+    starts = result.data.groupby(["observer", "block"])["ns_per_switch"].median()
+    free = starts["none"].to_numpy(float)
     rows = []
-    for observer in [name for name in OBSERVERS if (data["observer"] == name).any()]:
-        values = data.loc[data["observer"] == observer, "ns_per_switch"].to_numpy(float)
+    for observer in [name for name in OBSERVERS if name in starts]:
+        values = starts[observer].to_numpy(float)
         added, ratio = _against(values, free)
         if observer == "none":
             added, ratio = Interval(0.0, 0.0, 0.0), Interval(1.0, 1.0, 1.0)
@@ -98,8 +98,8 @@ def cost(run: Run, *, observers: list[str] | None = None, cpu: int | None = None
     observers  some of "ours", "ours_attributed", "runqlat", "runqlat-bpfcc", "perf"; default: all
     cpu        where both sides of the ping-pong run; default: a quiet CPU
 
-    Data: one row per trial: observer, block (how often the observer was started before), trial, switches (as
-    the kernel counted them), elapsed_ns, ns_per_switch.  Facts: data_bytes, what
+    Data: one row per turn: observer, block (a trial: how often the observer was started before), trial (the
+    turn), switches (as the kernel counted them), elapsed_ns, ns_per_switch.  Facts: data_bytes, what
     perf wrote in each block.  The run is flagged where the kernel did not count two switches a round trip.
     """
     wanted = [name for name in OBSERVERS if name != "none"] if observers is None else list(observers)
@@ -111,9 +111,9 @@ def cost(run: Run, *, observers: list[str] | None = None, cpu: int | None = None
     cpu = placement.quiet_cpu() if cpu is None else cpu
     checks.cpu(cpu)
     round_trips = run.choose(tiny=1000, quick=10_000, full=20_000)  # perf keeps 300 bytes of each switch
-    blocks, trials = run.choose(tiny=1, quick=2, full=9), run.choose(tiny=2, quick=3, full=5)
+    blocks, turns = run.choose(tiny=1, quick=2, full=9), run.choose(tiny=2, quick=3, full=5)
     run.begin()
-    run.parameters |= {"cpu": cpu, "round_trips": round_trips, "blocks": blocks, "trials": blocks}
+    run.parameters |= {"cpu": cpu, "round_trips": round_trips, "trials": blocks}
     run.facts |= {"data_bytes": []}
     lacking: set[str] = set()
     order = ["none", *wanted]
@@ -122,7 +122,7 @@ def cost(run: Run, *, observers: list[str] | None = None, cpu: int | None = None
         if name in lacking:
             continue
         try:
-            rows = _block(run, name, cpu, round_trips, trials)
+            rows = _block(run, name, cpu, round_trips, turns)
         except (peers.PeerError, ProbeError) as error:
             lacking.add(name)
             why = str(error).replace("\n", " ").rstrip(".")
@@ -133,8 +133,8 @@ def cost(run: Run, *, observers: list[str] | None = None, cpu: int | None = None
     run.facts["observers"] = [name for name in order if name not in lacking]
 
 
-def _block(run: Run, name: str, cpu: int, round_trips: int, trials: int) -> list[dict[str, Any]]:
-    arguments = ["--by", "pipe", "--between", "threads", "--trials", str(trials)]
+def _block(run: Run, name: str, cpu: int, round_trips: int, turns: int) -> list[dict[str, Any]]:
+    arguments = ["--by", "pipe", "--between", "threads", "--trials", str(turns)]
     arguments += ["--round-trips", str(round_trips)]
     with contextlib.ExitStack() as stack:
         pingpong = stack.enter_context(workloads.start("pingpong", arguments))
