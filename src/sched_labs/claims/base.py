@@ -93,15 +93,15 @@ class Claim:
                 f"The check of the claim {self.id} broke on this run: {type(error).__name__}: {error}",
                 "The mistake is the book's; the other claims can be judged by their ids.",
             ) from error
-        reason = verdict.reason
+        said = verdict.reason
         if verdict.outcome != UNKNOWN and (few := result.few_trials) > 1:
-            reason += f" (Of {few} trials: an interval is at most their range.)"
+            said += f" (Of {few} trials: an interval is at most their range.)"
         if result.stands_in:
-            there = f"On the recorded machine it {_THERE[verdict.outcome]}: {reason}"
+            there = f"On the recorded machine it {_THERE[verdict.outcome]}: {said}"
             return Verdict(UNKNOWN, f"Not measured here. {there}", verdict.outcome)
         if verdict.outcome != UNKNOWN and result.flags:
-            reason += " (This run is flagged.)"
-        return Verdict(verdict.outcome, reason)
+            said += " (This run is flagged.)"
+        return Verdict(verdict.outcome, said)
 
 
 def yes(true: bool, reason: str) -> Verdict:
