@@ -27,7 +27,8 @@ def _fifo_at_once(table: pd.DataFrame) -> Verdict:
     cell = _worker(table, "FIFO", "light")
     reason = (
         f"under FIFO half of a light worker's wake-ups ran within {ns(cell.p50_ns)}, 99 % within "
-        f"{ns(cell.p99_ns)}. A millisecond is taken for at once."
+        f"{ns(cell.p99_ns)} (interval {ns(cell.p99_lo_ns)} to {ns(cell.p99_hi_ns)}). A millisecond is taken "
+        "for at once."
     )
     if cell.p99_hi_ns < 1e6:
         return Verdict(HOLDS, reason)
@@ -133,7 +134,10 @@ def _sleeper_fails_the_test(table: pd.DataFrame) -> Verdict:
     wait.
     """
     cell = _worker(table, "OTHER", "light")
-    reason = f"half of a light worker's wake-ups ran within {ns(cell.p50_ns)} beside hogs."
+    reason = (
+        f"half of a light worker's wake-ups ran within {ns(cell.p50_ns)} beside hogs "
+        f"(interval {ns(cell.p50_lo_ns)} to {ns(cell.p50_hi_ns)})."
+    )
     return holds_or_fails(cell.p50_lo_ns > 1e6, cell.p50_hi_ns < 1e5, reason, "Between at once and a slice:")
 
 
