@@ -127,6 +127,15 @@ def test_every_distance_has_a_panel_and_what_is_noise_is_faint() -> None:
     assert "your prediction" in figure.alt
 
 
+def test_a_caption_on_written_lines_takes_no_number_of_read_ones() -> None:
+    read = constructed_moves()
+    read.loc[read.touch == "reads", "warmup_ns"] *= 9
+    captions = {
+        figures.draw(constructed("migration.cost", table)).caption for table in (constructed_moves(), read)
+    }
+    assert len(captions) == 1 and "every line written" in captions.pop()
+
+
 # ---- shared cores ----
 
 

@@ -170,11 +170,10 @@ def _caption(table: pd.DataFrame) -> str:
             else "No move stands clear of the noise."
         )
     touch = "writes" if "writes" in set(moved["touch"]) else moved["touch"].iloc[0]
+    moved = moved[moved["touch"] == touch]
     parts = []
     for far in dict.fromkeys(moved["distance"]):
-        rows = moved[(moved["distance"] == far) & (moved["touch"] == touch)]
-        if rows.empty:
-            continue
+        rows = moved[moved["distance"] == far]
         small, large = (rows.sort_values("working_set_bytes").iloc[i] for i in (0, -1))
         parts.append(
             f"to {WORDS.get(str(far), str(far))} a move costs "
