@@ -301,8 +301,9 @@ def waited(situation: str, lock: str, p90_ms: float = 0.2, lock_ns: float = 20, 
 
 CONTROL = waited("no hog", "mutex")
 WAITED_CASES: list[Case] = [
-    ("fifo-first", HOLDS, [CONTROL, waited("nice", "mutex")], "took 200 µs or more beside a hog"),
-    ("fifo-first", FAILS, [CONTROL, waited("nice", "mutex", 9)], "took 9 ms or more beside a hog, 200 µs"),
+    ("fifo-first", HOLDS, [CONTROL, waited("nice", "mutex")], "took 200 µs or more for a nice holder"),
+    ("fifo-first", FAILS, [CONTROL, waited("nice", "mutex", 9)],
+     "took 9 ms or more for a nice holder beside a hog, 200 µs without a hog"),
     ("fifo-first", UNKNOWN, [CONTROL, waited("nice", "mutex", 0.3)], "The intervals allow either"),
     ("fifo-first", UNKNOWN, [waited("ordinary", "mutex")], "did not measure a real-time thread"),
     ("fifo-first", UNKNOWN, [CONTROL, waited("nice", "mutex", half=np.inf)], "One trial says nothing"),
@@ -312,7 +313,7 @@ WAITED_CASES: list[Case] = [
     ("inherit-bounds", HOLDS, [CONTROL, waited("nice", "mutex", 9), waited("nice", "inherit")],
      "took 200 µs or more with inheritance"),
     ("inherit-bounds", FAILS, [CONTROL, waited("nice", "mutex", 9), waited("nice", "inherit", 9)],
-     "took 9 ms or more with inheritance"),
+     "took 9 ms or more with inheritance, for a nice holder beside a hog, 200 µs under"),
     ("inherit-bounds", UNKNOWN, [CONTROL, waited("nice", "mutex", 9), waited("nice", "inherit", 0.3)],
      "allow either"),
     ("inherit-bounds", UNKNOWN, [CONTROL, waited("nice", "mutex"), waited("nice", "inherit")],

@@ -38,8 +38,8 @@ def _waits_for_nobody(table: pd.DataFrame) -> Verdict:
     row, alone = _row(table, "nice", "mutex"), _row(table, "no hog", "mutex")
     least, most = _times(row, alone)
     reason = (
-        f"one wait in ten took {ns(row.p90_ns)} or more beside a hog, {ns(alone.p90_ns)} without; for "
-        f"{row.hogs_percent:.0f} % of all that waiting hogs had the CPU."
+        f"one wait in ten took {ns(row.p90_ns)} or more for a nice holder beside a hog, {ns(alone.p90_ns)} "
+        f"without a hog; for {row.hogs_percent:.0f} % of all that waiting hogs had the CPU."
     )
     return _as_long(least, most, reason)
 
@@ -70,8 +70,8 @@ def _inheritance_bounds(table: pd.DataFrame) -> Verdict:
         raise CannotTell(f"{why}: without inheritance, p90 was {ns(without.p90_ns)}.")
     least, most = _times(row, alone)
     reason = (
-        f"one wait in ten took {ns(row.p90_ns)} or more with inheritance beside a hog, {ns(alone.p90_ns)} "
-        "without a hog."
+        f"one wait in ten took {ns(row.p90_ns)} or more with inheritance, for a nice holder beside a hog, "
+        f"{ns(alone.p90_ns)} under an ordinary mutex without a hog."
     )
     return _as_long(least, most, reason)
 
