@@ -91,6 +91,7 @@ def by_kernel(results: Sequence[Drawable], situation: str, offs: Sequence[str] |
     data = pd.concat([table.assign(kernel=name) for name, table in tables.items()], ignore_index=True)
     packages = [str(one.machine.get("kernel_package") or "").partition(" ")[2] for one in results]
     emulator = str(results[0].machine.get("emulator") or "QEMU").partition(" (")[0]
+    many = "kernels" if len(packages) > 1 else "kernel"
     return Figure(
         _grid(tables, None, []),
         KIND,
@@ -98,7 +99,7 @@ def by_kernel(results: Sequence[Drawable], situation: str, offs: Sequence[str] |
         caption=_caption(means),
         data=data,
         also=(means,),
-        provenance=f"Deterministic under {emulator}, on one CPU: Debian kernels {listed(packages)}.",
+        provenance=f"Deterministic under {emulator}, on one CPU: Debian {many} {listed(packages)}.",
         title=f"How long a waking thread waits with {HEADS[situation]}, by kernel",
     )
 
