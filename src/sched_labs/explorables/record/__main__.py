@@ -12,8 +12,10 @@ from ...core.result import recorded
 from .. import RECORDED, mine
 from . import hardware, instructions, scheduler
 
-_VIRTUAL = "one emulated CPU in virtual time: ticks come as on a real one, but every instruction takes 1 ns"
-_TRACED = f"Recorded: the sched_switch trace of {{kernel}}, HZ 250, {_VIRTUAL}."
+_VIRTUAL = (
+    "one emulated CPU in virtual time: ticks come as on a real one, but every instruction takes 1 ns. {date}."
+)
+_TRACED = f"Recorded: the sched_switch trace of {{kernel}}, HZ 250, {_VIRTUAL}"
 
 
 def _omission() -> tuple[Any, str]:
@@ -24,15 +26,15 @@ def _omission() -> tuple[Any, str]:
 
 _ALL: dict[str, tuple[Callable[[], tuple[Any, str]], str]] = {
     "roundrobin": (scheduler.round_robin, _TRACED),
-    "picking": (scheduler.picking, f"Recorded: trace and scheduler state of {{kernel}}, HZ 250, {_VIRTUAL}."),
+    "picking": (scheduler.picking, f"Recorded: trace and scheduler state of {{kernel}}, HZ 250, {_VIRTUAL}"),
     "condvar": (scheduler.condvar, _TRACED),
     "switch": (
         instructions.switch,
         "Recorded: every instruction of {kernel} on an emulated CPU. It counts work, not time: a CPU may "
-        "wait hundreds of cycles for one of them.",
+        "wait hundreds of cycles for one of them. {date}.",
     ),
-    "wakeup": (hardware.wake_ups, "Recorded: {kernel}. The wake-up of the median length is shown."),
-    "omission": (_omission, "The model is exact; the run was recorded on {kernel}"),
+    "wakeup": (hardware.wake_ups, "Recorded: {kernel}. The wake-up of the median length is shown. {date}."),
+    "omission": (_omission, "The model is exact; the run was recorded on {kernel}."),
 }
 
 
@@ -48,7 +50,7 @@ def main() -> None:
     for name in sys.argv[1:] or _ALL:
         make, about = _ALL[name]
         data, kernel = make()
-        whole = {"about": f"{about.format(kernel=kernel)} {store.now()[:10]}.", "data": _rounded(data)}
+        whole = {"about": about.format(kernel=kernel, date=store.now()[:10]), "data": _rounded(data)}
         text = json.dumps(whole, separators=(",", ":"), ensure_ascii=False)
         (RECORDED / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         print(f"{name}: {kernel}, {len(text)} bytes")
