@@ -262,7 +262,7 @@ TLB: list[Case] = [
         ],
         "at most 5.8 µs",
     ),
-    ("000-022", UNKNOWN, [EIGHT, after("process", 200, 100)], "flushed nothing that had to be refilled"),
+    ("000-022", UNKNOWN, [EIGHT, after("process", 200, 100)], "did not flush the data TLB"),
     ("000-022", UNKNOWN, [EIGHT, after("process", 9_400, 9_380)], "spans 9.38 µs"),
     ("000-022", UNKNOWN, [EIGHT], "no switch to another process"),
     ("000-022", UNKNOWN, [after("process", 200, 100)], "no loss either"),

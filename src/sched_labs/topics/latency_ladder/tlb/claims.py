@@ -83,7 +83,7 @@ def _refill(table: pd.DataFrame) -> Verdict:
     there = rows[rows.pages == whole.pages]
     if (there.space_hi_ns < 0.5 * whole.space_lo_ns).any():
         raise CannotTell(
-            f"One other process flushed nothing that had to be refilled: at {whole.pages} pages it costs "
+            f"One other process did not flush the data TLB: at {whole.pages} pages it costs "
             f"{_cost(there.iloc[0], 'space')}, seven cost {ns(whole.space_ns)}."
         )
     text = (
