@@ -144,7 +144,10 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
-    parts = ["Stacked bars on a time axis: the parts of a wake-up, a bar for each situation."]
+    parts = [
+        "Stacked bars on a time axis, one for each situation: the median of its wake-ups, and the parts of "
+        "those of middling length."
+    ]
     for row in each(table):
         values = [(words, getattr(row, part)) for part, (words, _) in PARTS.items()]
         said = "; ".join(f"{words} {axes.time_text(ns)}" for words, ns in values if ns == ns) or WHOLE[0]
