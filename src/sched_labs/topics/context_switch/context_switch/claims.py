@@ -95,7 +95,7 @@ def _two_switches(table: pd.DataFrame) -> Verdict:
     pipe, condvar = (
         _spread(near[near.mechanism == name].switches_per_round_trip, ".2f") for name in ("pipe", "condvar")
     )
-    reason = f"counted a round trip: pipe {pipe}, condition variable {condvar}."
+    reason = f"counted a round trip on one CPU: pipe {pipe}, condition variable {condvar}."
     return yes(bool((abs(near.switches_per_round_trip / 2 - 1) <= 0.02).all()), reason)
 
 
@@ -130,7 +130,7 @@ def _yield_like_blocking(table: pd.DataFrame) -> Verdict:
     a, b = (_spread(rows.voluntary_share, ".0%") for rows in (yielding, piping))
     return yes(
         yielding.voluntary_share.max() > 0.1,
-        f"voluntary: {a} of the switches by sched_yield, {b} of those by pipe.",
+        f"voluntary on one CPU: {a} of the switches by sched_yield, {b} of those by pipe.",
     )
 
 

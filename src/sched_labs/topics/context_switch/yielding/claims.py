@@ -62,8 +62,9 @@ def _involuntary_is_preempted(table: pd.DataFrame) -> Verdict:
     if not row.switches_lo_per_yield > 0.1:
         raise CannotTell("The two yielders hardly switched.")
     reason = (
-        f"two threads that give way by themselves show {row.involuntary_per_yield:.3f} involuntary and "
-        f"{row.voluntary_per_yield:.3f} voluntary switches per call."
+        "two threads that give way by themselves on one CPU show "
+        f"{row.involuntary_per_yield:.3f} involuntary and {row.voluntary_per_yield:.3f} voluntary switches "
+        "per call."
     )
     if row.involuntary_per_yield < 50 * row.voluntary_per_yield:
         raise CannotTell(f"That is not fifty times as many: {reason}")
@@ -76,7 +77,8 @@ def _fifo_until_it_blocks(table: pd.DataFrame) -> Verdict:
     """
     row = _yields(table, "together", "fifo")
     reason = (
-        f"two threads of one priority that never block make {row.switches_per_yield:.3f} switches per call."
+        "two threads of one priority that never block make "
+        f"{row.switches_per_yield:.3f} switches per call on one CPU."
     )
     if row.switches_lo_per_yield > 0.5:
         return Verdict(FAILS, reason)
