@@ -23,6 +23,7 @@ from sched_labs.draw import axes, style, svg
 from sched_labs.schedulers import record
 from sched_labs.testing.legible import unreadable
 from sched_labs.topics.context_switch.context_switch import figure as matrix
+from sched_labs.topics.context_switch.context_switch.experiment import DISTANCES
 from sched_labs.topics.context_switch.crowd import figure as crowd_figure
 from sched_labs.topics.context_switch.warmup import figure as warmup
 from sched_labs.topics.other_kernels.sleeper import figure as sleeper
@@ -314,6 +315,25 @@ def test_a_difference_too_small_for_one_decimal_is_written_out() -> None:
     result.table["flagged"] = True
     words = {text.get_text() for ax in figures.draw(result).mpl.axes for text in ax.texts}
     assert "1.95 switches, not 2" in words
+
+
+def test_a_case_that_is_not_judged_has_no_word_for_its_calls() -> None:
+    result = made_matrix()
+    result.table.loc[result.table["flagged"], "alone_ns"] = 20.0
+    assert "alone take 500 ns per switch" in figures.draw(result).alt
+    result.table["flagged"] = True
+    figure = figures.draw(result)
+    assert "alone take" not in figure.alt
+    assert [text.get_text() for text in figure.mpl.legends[0].get_texts()] == ["whole hand-over, not judged"]
+
+
+def test_every_placement_of_the_matrix_has_its_words() -> None:
+    result = made_matrix()
+    for place in DISTANCES:
+        result.table.loc[result.table["placement"] == "unpinned", "placement"] = place
+        titles = [ax.get_title(loc="left") for ax in figures.draw(result).mpl.axes]
+        assert titles == ["on the same CPU", matrix.PLACES[place], "on two CPUs"]
+        result.table.loc[result.table["placement"] == place, "placement"] = "unpinned"
 
 
 def test_histogram_keeps_every_wait_and_its_cause() -> None:

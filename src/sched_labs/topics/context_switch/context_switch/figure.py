@@ -32,6 +32,9 @@ _COLUMNS = (
 )  # fmt: skip
 PLACES = {
     "same_cpu": "on the same CPU",
+    "smt_sibling": "on two SMT siblings",
+    "same_cache": "on two cores behind one cache",
+    "other_cache": "on two cores behind two caches",
     "other_cpu": "on two CPUs",
     "unpinned": "wherever the scheduler puts them",
 }
@@ -46,7 +49,7 @@ _ROW, _HEAD = 17.0, 42.0
 def frame(result: Drawable) -> pd.DataFrame:
     """What the figure shows, one row per placement, mechanism and kind of partner, in its order.
 
-    - placement: "same_cpu", "other_cpu" or "unpinned"
+    - placement: "same_cpu", "smt_sibling", "same_cache", "other_cache", "other_cpu" or "unpinned"
     - mechanism: "futex", "eventfd", "pipe", "condvar", "yield" or "poll"
     - between: "threads" or "processes"
     - net_per_switch_ns, net_lo_ns, net_hi_ns: one counted switch (a hand-over, on two CPUs) without its
@@ -214,7 +217,8 @@ def _handles(table: pd.DataFrame, recorded: Drawable | None, predictions: Predic
     def sample(label: str, name: str, **look: Any) -> Line2D:
         return Line2D([], [], label=label, color=style.colour(name), **{"linestyle": "none", **look})
 
-    both = table["between"].nunique() > 1
+    good = judged(table)  # the others are crosses, with no mark for their calls
+    both = good["between"].nunique() > 1
     handles = [
         sample(
             f"one switch, {between}" if both else f"one switch between {between}",
@@ -222,13 +226,14 @@ def _handles(table: pd.DataFrame, recorded: Drawable | None, predictions: Predic
             marker=_MARKERS.get(str(between), "D"),
             linestyle="-",
         )
-        for between in dict.fromkeys(table["between"])
+        for between in dict.fromkeys(good["between"])
     ]
-    handles.append(
-        sample("its system calls, alone", style.ALONE, marker="|", markersize=11, markeredgewidth=2.4)
-    )
-    handles += interval_in_legend(style.DIRECT, judged(table)["net_hi_ns"])
-    if table["flagged"].any():
+    if len(good):
+        handles.append(
+            sample("its system calls, alone", style.ALONE, marker="|", markersize=11, markeredgewidth=2.4)
+        )
+    handles += interval_in_legend(style.DIRECT, good["net_hi_ns"])
+    if len(good) < len(table):
         handles.append(
             sample(
                 "whole hand-over, not judged",
@@ -299,8 +304,9 @@ def _alt(table: pd.DataFrame) -> str:
             else:
                 said.append(f"{name} {axes.time_text(row.net_per_switch_ns)}")
         parts.append(f"{_capital(PLACES.get(str(place), str(place)))}: {listed(said)}.")
-    alone = table["calls_per_switch_ns"]
-    parts.append(f"The system calls alone take {axes.range_text(alone.min(), alone.max())} per switch.")
+    alone = judged(table)["calls_per_switch_ns"]
+    if len(alone):
+        parts.append(f"The system calls alone take {axes.range_text(alone.min(), alone.max())} per switch.")
     return " ".join(parts)
 
 
