@@ -143,7 +143,7 @@ class Controls:
             f'<details class="sl-fold"><summary>{escape(words)}</summary>{figure}</details>'
             for words, figure in found
         )
-        return f"<p>Some were recorded on another machine, which each figure names:</p>{folds}"
+        return f"<p>Some were recorded before, on the machine that each figure names:</p>{folds}"
 
     def __repr__(self) -> str:
         parts = (f"{parameter}: {', '.join(values)}" for parameter, values in self._choices.items())
