@@ -106,7 +106,11 @@ def _counting_tells(table: pd.DataFrame) -> Verdict:
     as_many = bare["machine_switches_lo_per_s"] > 0.5 * switched["machine_switches_hi_per_s"]
     if as_many and bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:
         counted = f"{_counted(switched)}; {_counted(bare)}"
-        return Verdict(FAILS, f"Such a count comes with another loss as well: {counted}.")
+        return Verdict(
+            FAILS,
+            f"Such a count comes with another loss as well: {counted}. The machine's are counted from before "
+            "each block, over a time without hand-overs, too.",
+        )
     if switched["machine_switches_lo_per_s"] > 2 * most:
         raise CannotTell(f"The count stands out here, where nothing else runs. {reason}")
     if switched["machine_switches_hi_per_s"] < 2 * others["machine_switches_lo_per_s"].max():
