@@ -36,7 +36,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     """Draw switches and delay over the batch size; predictions are times."""
     check_predictions([DELAY], predictions)
     table = frame(result)
-    series = [Series(table, "this machine", style.DIRECT)]
+    series = [Series(table, "this run", style.DIRECT)]
     if recorded is not None:
         series.insert(0, Series(frame(recorded), "recorded", style.RECORDED))
     drawing = lines(
