@@ -559,9 +559,16 @@ ARM = """           CPU0       CPU1
  49:        20         30     GICv3  79 Edge      virtio0
 IPI0:     1000       2000       Rescheduling interrupts
 """
+XEN = """           CPU0       CPU1
+ 48:       5000          0  xen-percpu    -virq      timer0
+ 54:          0       7000  xen-percpu    -virq      timer1
+ 60:         20         30  xen-dyn    -event     eth0-q0-tx
+LOC:          0          0   Local timer interrupts
+"""
+COUNTS = [(X86, (7000, 30)), (HYPER_V, (8000, 30)), (ARM, (7000, 30)), (XEN, (7000, 30))]
 
 
-@pytest.mark.parametrize(("text", "counts"), [(X86, (7000, 30)), (HYPER_V, (8000, 30)), (ARM, (7000, 30))])
+@pytest.mark.parametrize(("text", "counts"), COUNTS)
 def test_interrupts_of_a_cpu(text: str, counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "read", lambda path: text)
     assert interrupts(1) == counts

@@ -19,7 +19,7 @@ from sched_labs.core import stats
 from sched_labs.core.errors import ParameterError, PlacementError
 from sched_labs.core.result import Result
 from sched_labs.limits import cgroups
-from sched_labs.machine import files
+from sched_labs.machine import clock, files
 from sched_labs.run import checks
 from sched_labs.run.base import Instrument, Run, experiment
 from sched_labs.steer import placement
@@ -201,8 +201,7 @@ def interrupts(cpu: int) -> dict[tuple[str, str], int] | None:
     found: dict[tuple[str, str], int] = {}
     for label, count, what in _column("/proc/interrupts", cpu):
         name = f"{label} {what}".strip()
-        # HVS: the timer that Hyper-V gives its guests.
-        if label in ("LOC", "HVS") or "arch_timer" in what or "riscv-timer" in what:
+        if clock.counts_a_tick(label, what):
             key = ("timer", name)
         elif label.rstrip("0123456789") in _CALLS and _ITSELF not in what:
             key = ("call", name)

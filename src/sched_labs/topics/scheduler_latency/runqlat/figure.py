@@ -96,7 +96,7 @@ def quantiles(result: Drawable) -> dict[float, float]:
 def _others(result: Drawable) -> str:
     """What the other instruments say of the same waits."""
     return "".join(
-        f" {_INSTRUMENTS.get(name, name).capitalize()}, half of them took at most "
+        f" {_INSTRUMENTS.get(name, name).capitalize()}, half of {int(data['waits'].sum()):,} took at most "
         f"{axes.time_text(quantile_ns(data, 0.5))}."
         for name, data in list(_by_instrument(result).items())[1:]
     )

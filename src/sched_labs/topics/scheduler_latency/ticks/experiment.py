@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sched_labs import machine, workloads
 from sched_labs.core import stats
 from sched_labs.core.result import Result
-from sched_labs.machine import files
+from sched_labs.machine import clock, files
 from sched_labs.run import checks
 from sched_labs.run.base import Instrument, Run, experiment
 from sched_labs.steer import placement
@@ -233,11 +233,7 @@ def _filled(at_s: NDArray[np.float64], frequency_hz: float, watched_s: float) ->
 
 
 def interrupts(cpu: int) -> tuple[int, int] | None:
-    """(of the CPU's own timer, of devices) on a CPU so far; None where the kernel does not tell.
-
-    x86 has its own timer's count in the row LOC, and a guest of Hyper-V in HVS; elsewhere it is a device by
-    name (arch_timer on Arm).
-    """
+    """(of the CPU's own timer, of devices) on a CPU so far; None where the kernel does not tell."""
     text = files.read("/proc/interrupts")
     lines = (text or "").splitlines()
     names = lines[0].split() if lines else []
@@ -250,8 +246,8 @@ def interrupts(cpu: int) -> tuple[int, int] | None:
         words = rest.split()
         if len(words) <= len(names) or not words[column].isdigit():
             continue
-        count, what = int(words[column]), " ".join(words[len(names) :]).lower()
-        if label.strip() in ("LOC", "HVS") or "arch_timer" in what or "riscv-timer" in what:
+        count = int(words[column])
+        if clock.counts_a_tick(label.strip(), " ".join(words[len(names) :])):
             timer, told = timer + count, True
         elif label.strip().isdigit():
             device += count
