@@ -205,10 +205,10 @@ CASES: list[Case] = [
     ("napi-steadier", FAILS, [INTERRUPT, way("thread", 4e6)], "p99 was 4 ms, and 40 µs"),
     ("napi-steadier", FAILS, [INTERRUPT, way("thread", received=0.5)], "50% of the packets were lost"),
     ("napi-steadier", HOLDS, [INTERRUPT, way("thread", 20e3)], "p99 was 20 µs"),
-    ("napi-steadier", UNKNOWN, [INTERRUPT, way("thread")], "overlap"),
+    ("napi-steadier", UNKNOWN, [INTERRUPT, way("thread")], "overlap ("),
     ("napi-fifo", HOLDS, [INTERRUPT, way("thread", 4e6), way("fifo")], "p99 was 40 µs"),
     ("napi-fifo", FAILS, [INTERRUPT, way("thread", 4e6), way("fifo", 4e6)], "p99 was 4 ms"),
-    ("napi-fifo", UNKNOWN, [INTERRUPT, way("thread", 4e6), way("fifo", 80e3)], "spans twice"),
+    ("napi-fifo", UNKNOWN, [INTERRUPT, way("thread", 4e6), way("fifo", 80e3)], "spans twice ("),
     ("napi-fifo", UNKNOWN, [INTERRUPT, way("thread"), way("fifo")], "nothing to mend"),
     ("napi-fifo", UNKNOWN, [INTERRUPT, way("thread", 80e3), way("fifo")], "is open"),
 ]  # fmt: skip

@@ -54,10 +54,12 @@ def _switching_dwarfs_work(table: pd.DataFrame) -> Verdict:
     """
     small, large = _batches(table)
     work, beyond = large.cpu_ns_per_event, small.cpu_ns_per_event - large.cpu_ns_per_event
+    least = small.cpu_ns_lo_per_event - large.cpu_ns_hi_per_event
+    most = small.cpu_ns_hi_per_event - large.cpu_ns_lo_per_event
     reason = (
-        f"Beyond the work of {ns(work)}, {ns(beyond)} of CPU time an event in batches of "
-        f"{int(small.batch_events):,}, on a CPU that may have gone idle before each (judged as dwarfing the "
-        "work where it is more than that)."
+        f"Beyond the {ns(work)} of batches of {int(large.batch_events):,}, {ns(beyond)} of CPU time an event "
+        f"in batches of {int(small.batch_events):,} (interval {ns(least)} to {ns(most)}), on a CPU that may "
+        "have gone idle before each (judged as dwarfing the work where it is more than that)."
     )
     if not 8_000 <= work <= 12_500:
         raise CannotTell(f"This run's work was not about 10 µs an event. {reason}")

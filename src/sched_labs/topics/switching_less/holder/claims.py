@@ -27,14 +27,19 @@ def _long_without_help(table: pd.DataFrame) -> pd.Series:
     row, (least, most), reason = _beside_none(table, "mutex")
     if least < LONGER:
         why = "There was nothing to mend" if most < LONGER else "Whether there was anything to mend is open"
-        raise CannotTell(f"{why}: {reason}")
+        raise CannotTell(f"{why} ({_times(least, most)}): {reason}")
     return row
 
 
 def _short(longer: tuple[float, float], reason: str) -> Verdict:
     """Holds where the waits are not LONGER times as long."""
     said = f"{reason} Less than {LONGER} times as long counts as not kept waiting."
-    return holds_or_fails(longer[1] < LONGER, longer[0] > LONGER, said, "The intervals allow either:")
+    unclear = f"The intervals allow either ({_times(*longer)}):"
+    return holds_or_fails(longer[1] < LONGER, longer[0] > LONGER, said, unclear)
+
+
+def _times(least: float, most: float) -> str:
+    return f"{least:.1f} to {most:.1f} times"
 
 
 def _nobody_waits(table: pd.DataFrame, lock: str) -> Verdict:

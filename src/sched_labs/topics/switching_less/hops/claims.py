@@ -68,7 +68,7 @@ def _channels_and_pipes(table: pd.DataFrame) -> Verdict:
     channel, pipe = one_row(table, NAMES_OF_HOPS["go_1"], by="go_1"), one_row(table, "a pipe", by="pipe")
     least, most = pipe.ns_lo_per_hop / channel.ns_hi_per_hop, pipe.ns_hi_per_hop / channel.ns_lo_per_hop
     text = (
-        f"pipe {ns(pipe.ns_per_hop)}, channel {_short(channel.ns_per_hop)}: "
+        f"pipe {ns(pipe.ns_per_hop)}, {NAMES_OF_HOPS['go_1']} {_short(channel.ns_per_hop)}: "
         f"{pipe.ns_per_hop / channel.ns_per_hop:.1f} times (interval {least:.1f} to {most:.1f})"
     )
     return holds_or_fails(least >= 7, most < 7, f"{text}.", "The interval spans seven times:")

@@ -82,7 +82,7 @@ def _threshold(table: pd.DataFrame) -> Verdict:
     bare = _row(table, "bare")
     reason = f"{_lost(switched)}; {_lost(bare)}."
     if min(switched["switches_lo_per_s"], bare["switches_lo_per_s"]) <= MANY:
-        raise CannotTell(f"This run did not surely switch more than 5,000 times a second: {reason}")
+        raise CannotTell(f"This run did not surely switch more than 5,000 times a second in both: {reason}")
     if bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:
         return Verdict(FAILS, f"Above 5,000 a second a rate tells no price: {reason}")
     raise CannotTell(f"The run chose this rate for its loss, and the control does not refute it: {reason}")
@@ -100,8 +100,8 @@ def _counting_tells(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This kernel does not tell the machine's switches.")
     most = others["machine_switches_hi_per_s"].max()
     reason = (
-        f"The whole machine switched {switched['machine_switches_per_s']:,.0f} times a second with them, and "
-        f"up to {others['machine_switches_per_s'].max():,.0f} without."
+        f"The whole machine switched {switched['machine_switches_per_s']:,.0f} times a second with a partner "
+        f"who touches memory, and up to {others['machine_switches_per_s'].max():,.0f} without a partner."
     )
     as_many = bare["machine_switches_lo_per_s"] > 0.5 * switched["machine_switches_hi_per_s"]
     if as_many and bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:

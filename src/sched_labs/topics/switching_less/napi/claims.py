@@ -51,8 +51,8 @@ def _paid_by_itself(table: pd.DataFrame) -> Verdict:
     most = interrupt.hog_lo_ns_per_packet / 2
     reason = (
         f"the hog was charged {_charged(row)} where a thread received it, {_charged(interrupt)} by "
-        f"interrupt; the thread used {ns(row.thread_ns_per_packet)} of its own. Up to {ns(most)} counts as "
-        "none."
+        f"interrupt; the thread used {ns(row.thread_ns_per_packet)} of its own. Up to {ns(most)}, half of "
+        "what is sure by interrupt, counts as none."
     )
     return within(row.hog_lo_ns_per_packet, row.hog_hi_ns_per_packet, -float("inf"), most, reason)
 
@@ -67,13 +67,18 @@ def _tail(table: pd.DataFrame, way: str) -> tuple[float, float, str]:
     return *tail_ratio(row, interrupt), reason
 
 
+def _times(least: float, most: float) -> str:
+    return f"{least:.1f} to {most:.1f} times"
+
+
 def _steadier(table: pd.DataFrame) -> Verdict:
     """Statistic: p99 from sending to receiving, by interval; packets that are lost count as the latest.
     Control: softirqs by interrupt, beside the same hog.  Design: a real-time receiver, which waits for no
     hog itself.  Opponent: on CPUs that have nothing else to do the thread need not wait.
     """
     least, most, reason = _tail(table, "thread")
-    return holds_or_fails(most < 1, least > 1, reason, "The intervals overlap:")
+    unclear = f"The intervals overlap ({_times(least, most)}):"
+    return holds_or_fails(most < 1, least > 1, reason, unclear)
 
 
 def _priority_mends_it(table: pd.DataFrame) -> Verdict:
@@ -84,10 +89,11 @@ def _priority_mends_it(table: pd.DataFrame) -> Verdict:
     ordinary, at_most, late = _tail(table, "thread")
     if ordinary < LATER:
         why = "There was nothing to mend" if at_most < LATER else "Whether there was anything to mend is open"
-        raise CannotTell(f"{why}: {late}")
+        raise CannotTell(f"{why} ({_times(ordinary, at_most)}): {late}")
     least, most, reason = _tail(table, "fifo")
     reason += f" Less than {LATER:g} times as long counts as the same."
-    return holds_or_fails(most < LATER, least > LATER, reason, "The interval spans twice:")
+    unclear = f"The interval spans twice ({_times(least, most)}):"
+    return holds_or_fails(most < LATER, least > LATER, reason, unclear)
 
 
 KIND = "napi.threaded"

@@ -22,7 +22,7 @@ def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
         return Verdict(FAILS, reason)
     if own.bursts_hi_per_event < 2 / own.threads:
         return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    raise CannotTell(f"Neither surely more than one for two events nor surely one for all: {reason}")
 
 
 def _together_is_cheaper(table: pd.DataFrame) -> Verdict:
