@@ -100,8 +100,9 @@ def _sigoure(table: pd.DataFrame) -> Verdict:
     if math.isnan(row.counted_ns):
         raise CannotTell("The kernel counted hardly any switches in this loop.")
     text = (
-        f"{ns(row.counted_ns)} for each switch that was counted (interval {ns(row.counted_lo_ns)} to "
-        f"{ns(row.counted_hi_ns)}), {ns(row.published_ns)} by the collection's division by four."
+        f"on {_cpus(row)}, {ns(row.counted_ns)} for each switch that was counted (interval "
+        f"{ns(row.counted_lo_ns)} to {ns(row.counted_hi_ns)}), {ns(row.published_ns)} by the collection's "
+        "division by four."
     )
     return within(row.counted_lo_ns, row.counted_hi_ns, 3000, 4300, text)
 
