@@ -34,7 +34,7 @@ def summarise(result: Result) -> pd.DataFrame:
     extra_ns, extra_lo_ns, extra_hi_ns      what the registers add to it, paired by trial; missing for integer
     floor_ns               the end of integer against integer's interval that is further from zero: smaller
                            differences are not seen
-    seen                   extra stands clear of the floor, and its interval clear of zero
+    seen                   all of the interval of extra stands clear of the floor
     switches_per_round_trip   as the kernel counted them, both sides
     trials
 

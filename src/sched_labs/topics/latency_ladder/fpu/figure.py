@@ -47,7 +47,7 @@ def frame(result: Drawable) -> pd.DataFrame:
     - bare_ns: one switch with none filled
     - share: extra_ns as a part of that
     - floor_ns: how far two runs with none filled differ
-    - seen: whether the extra stands clear of the floor and its interval clear of zero
+    - seen: whether all of that interval stands clear of the floor
 
     Raises ResultError when no set of registers was measured.
     """

@@ -39,7 +39,7 @@ def summarise(result: Result) -> pd.DataFrame:
     alone_ns                   the same calls and touches by one process, hot
     net_ns, net_lo_ns, net_hi_ns   hop - alone, which lat_ctx calls a switch, with its 95 % interval
     floor_ns                   what alone against alone differs by: smaller differences are not seen
-    seen                       net stands clear of the floor, and its interval clear of zero
+    seen                       all of the interval of net stands clear of the floor
     switches_per_hop           as the kernel counted them for the whole ring; lat_ctx assumes one
     trials
     """

@@ -39,7 +39,7 @@ def summarise(result: Result) -> pd.DataFrame:
     space_ns, space_lo_ns, space_hi_ns   more than after as many switches between threads: what the change of
                                  address space adds; missing where nothing changed it
     floor_ns                     what nothing against nothing differs by, at least one look at the clock
-    space_seen                   space stands clear of the floor, and its interval clear of zero
+    space_seen                   all of space's interval stands clear of the floor
     trials
     """
     data = starts.with_turns(result.data)
