@@ -29,7 +29,8 @@ def _way(table: pd.DataFrame, way: str) -> pd.Series:
 
 def _one_price(table: pd.DataFrame) -> Verdict:
     """Statistic: sender's CPU time a softirq, by interval.  Control: ways to send the same packets.
-    Design: system calls are in it.  Opponent: the receiver's part is not.
+    Design: system calls are in it, and some softirqs have several packets.  Opponent: the receiver's part is
+    not in it.
     """
     small = _smallest(table)
     small = small[small["way"].isin(AT_ONCE)]
@@ -45,6 +46,8 @@ def _one_price(table: pd.DataFrame) -> Verdict:
     if dear["ns_lo_per_softirq"] > 2 * cheap["ns_hi_per_softirq"]:
         return Verdict(FAILS, reason)
     if dear["ns_hi_per_softirq"] < 1.5 * cheap["ns_lo_per_softirq"]:
+        if small["packets_per_softirq"].max() < 2:
+            raise CannotTell(f"No softirq had several packets, so each had the same to do. {reason}")
         return Verdict(HOLDS, reason)
     raise CannotTell(reason)
 
@@ -91,7 +94,9 @@ def _by_a_worker(table: pd.DataFrame) -> Verdict:
     row = _way(table, "single")
     if pd.isna(row["packets_per_softirq"]):
         raise CannotTell("This machine does not tell how many softirqs it ran.")
-    reason = f"Over loopback, one softirq (NET_RX) for each {row['packets_per_softirq']:.2f} packets."
+    reason = (
+        f"One at a call over loopback: a softirq (NET_RX) for each {row['packets_per_softirq']:.2f} packets."
+    )
     if row["packets_hi_per_softirq"] < 2:
         if not row["ksoftirqd_per_softirq"] < 0.1:
             raise CannotTell(f"It may have been ksoftirqd, a thread, that did the softirqs. {reason}")
@@ -106,7 +111,7 @@ def _by_a_worker(table: pd.DataFrame) -> Verdict:
 
 CLAIMS = [
     Claim("004-030",
-          "Divide softirq time by the number of interrupts, and you have what an interrupt costs: some 8 µs.",
+          "Divide softirq time by the number of interrupts, and you have what an interrupt costs.",
           SERVICE_ARTICLE, KIND, _one_price),
     Claim("004-031",
           "The fewer packets come, the less each of them costs: 5.7 µs at 21,000 a second, 2 µs at 11,000.",

@@ -75,8 +75,9 @@ def _caption(table: pd.DataFrame) -> str:
         return "This machine cannot send large pieces, so there is nothing to compare single packets with."
     one, large = small.loc["single"], small.loc["segments"]
     said = (
-        f"A packet costs its sender {axes.time_text(one.sender_ns_per_packet, 2)} where each goes by itself, "
-        f"and {axes.time_text(large.sender_ns_per_packet, 2)} where many go as one piece"
+        f"A packet of {int(one.size_bytes):,} bytes costs its sender "
+        f"{axes.time_text(one.sender_ns_per_packet, 2)} one at a call, and "
+        f"{axes.time_text(large.sender_ns_per_packet, 2)} in one large piece"
     )
     if pd.isna(one.ns_per_softirq) or pd.isna(large.ns_per_softirq):
         return f"{said}."
