@@ -8,6 +8,7 @@ from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
 from sched_labs.claims.helpers import count, holds_or_fails, more_than, one_row, tail_ratio
 
 SLOWER = 1.25  # times, of p99: what two trials of one way may differ by
+EITHER = "The intervals allow either, more than a quarter or less:"
 _WORDS = {
     "alone": "without the job",
     "beside": "beside the job",
@@ -25,7 +26,14 @@ def _row(table: pd.DataFrame, way: str) -> pd.Series:
 
 
 def _p99(row: pd.Series) -> str:
-    return f"{ns(row.p99_ns)} ({_WORDS[row.way]})"
+    return f"{ns(row.p99_ns)} ({_WORDS[row.way]}; interval {ns(row.p99_lo_ns)} to {ns(row.p99_hi_ns)})"
+
+
+def _had(row: pd.Series) -> str:
+    return (
+        f"{row.batch_percent:.0f} % of a CPU (interval {row.batch_lo_percent:.0f} to "
+        f"{row.batch_hi_percent:.0f})"
+    )
 
 
 def _harmed(table: pd.DataFrame) -> pd.Series:
@@ -33,8 +41,11 @@ def _harmed(table: pd.DataFrame) -> pd.Series:
     beside, alone = _row(table, "beside"), _row(table, "alone")
     least, most = tail_ratio(beside, alone)
     if least <= SLOWER:
-        slowed = "did not slow the service" if most <= SLOWER else "may not have slowed the service"
-        raise CannotTell(f"The batch job {slowed} here: p99 was {_p99(beside)} and {_p99(alone)}.")
+        slowed = "slowed" if most <= SLOWER else "may have slowed"
+        raise CannotTell(
+            f"The batch job {slowed} the service by less than a quarter, if at all: p99 was {_p99(beside)} "
+            f"and {_p99(alone)}."
+        )
     return beside
 
 
@@ -46,7 +57,7 @@ def _out_of_the_way(table: pd.DataFrame) -> Verdict:
     beside, idle = _harmed(table), _row(table, "SCHED_IDLE")
     least, most = tail_ratio(beside, idle)
     reason = f"p99 was {_p99(idle)} and {_p99(beside)}."
-    return holds_or_fails(least > SLOWER, most < SLOWER, reason, "The intervals allow either:")
+    return holds_or_fails(least > SLOWER, most < SLOWER, reason, EITHER)
 
 
 def _batch_gives_way(table: pd.DataFrame) -> Verdict:
@@ -56,7 +67,7 @@ def _batch_gives_way(table: pd.DataFrame) -> Verdict:
     beside, batch = _harmed(table), _row(table, "SCHED_BATCH")
     least, most = tail_ratio(beside, batch)
     reason = f"p99 was {_p99(batch)} and {_p99(beside)}."
-    return holds_or_fails(least > SLOWER, most < SLOWER, reason, "The intervals allow either:")
+    return holds_or_fails(least > SLOWER, most < SLOWER, reason, EITHER)
 
 
 def _only_a_limit(table: pd.DataFrame) -> Verdict:
@@ -68,7 +79,7 @@ def _only_a_limit(table: pd.DataFrame) -> Verdict:
     limited, idle = _row(table, "quota"), _row(table, "cpu.idle")
     least, most = tail_ratio(idle, limited)
     reason = f"p99 was {_p99(limited)} and {_p99(idle)}."
-    return holds_or_fails(least > SLOWER, most < SLOWER, reason, "The intervals allow either:")
+    return holds_or_fails(least > SLOWER, most < SLOWER, reason, EITHER)
 
 
 def _gives_way_gets_less(table: pd.DataFrame) -> Verdict:
@@ -77,10 +88,7 @@ def _gives_way_gets_less(table: pd.DataFrame) -> Verdict:
     job that gives way starves.
     """
     limited, idle = _row(table, "quota"), _row(table, "cpu.idle")
-    reason = (
-        f"{limited.batch_percent:.0f} % of a CPU under the limit, {idle.batch_percent:.0f} % in a cpu.idle "
-        "group."
-    )
+    reason = f"{_had(limited)} under the limit, {_had(idle)} in a cpu.idle group."
     one, other = ((row.batch_lo_percent, row.batch_hi_percent) for row in (limited, idle))
     return more_than(one, other, reason)
 

@@ -16,10 +16,13 @@ def _kept_off(table: pd.DataFrame) -> Verdict:
     if not {"alone", "outside_pinned"} <= set(by.index):
         raise CannotTell("This run had no cpuset with an intruder from outside.")
     alone, intruded = by.loc["alone"], by.loc["outside_pinned"]
+    kept, had = (
+        f"{row.cpu_percent:.0f} % (interval {row.cpu_lo_percent:.0f} to {row.cpu_hi_percent:.0f})"
+        for row in (alone, intruded)
+    )
     reason = (
-        f"in a cpuset of its own the thread had {intruded.cpu_percent:.0f} % of its CPU (interval "
-        f"{intruded.cpu_lo_percent:.0f} to {intruded.cpu_hi_percent:.0f}) beside an intruder from outside, "
-        f"{alone.cpu_percent:.0f} % alone."
+        f"in a cpuset of its own the thread had {had} of its CPU beside an intruder from outside, and {kept} "
+        "alone."
     )
     if alone.cpu_percent < 90:
         raise CannotTell(f"Even alone the thread had only {alone.cpu_percent:.0f} % of its CPU.")

@@ -21,6 +21,17 @@ def _pair(table: pd.DataFrame, runtime: str) -> tuple[pd.Series, pd.Series]:
     return host, one_row(table, f"{runtime} with the quota's CPUs", runtime=runtime, setting="quota")
 
 
+def _p99(row: pd.Series) -> str:
+    return f"{ns(row.p99_ns)} (interval {ns(row.p99_lo_ns)} to {ns(row.p99_hi_ns)})"
+
+
+def _work(row: pd.Series) -> str:
+    return (
+        f"{row.background_percent:.0f} % of a CPU's work (interval {row.background_lo_percent:.0f} to "
+        f"{row.background_hi_percent:.0f}) with"
+    )
+
+
 def _limited(host: pd.Series) -> None:
     if host.throttled_percent < RARE:
         raise CannotTell(
@@ -54,10 +65,10 @@ def _tail(table: pd.DataFrame) -> Verdict:
     host, fitting = _pair(table, "Go")
     _limited(host)
     least, most = tail_ratio(host, fitting)
-    reason = (
-        f"p99 {ns(host.p99_ns)} with GOMAXPROCS={host.threads}, {ns(fitting.p99_ns)} with {fitting.threads}."
+    reason = f"p99 {_p99(host)} with GOMAXPROCS={host.threads}, {_p99(fitting)} with {fitting.threads}."
+    return holds_or_fails(
+        least > SLOWER, most < SLOWER, reason, "The intervals allow either, a quarter or less:"
     )
-    return holds_or_fails(least > SLOWER, most < SLOWER, reason, "The intervals allow either:")
 
 
 def _less_work(table: pd.DataFrame) -> Verdict:
@@ -67,11 +78,10 @@ def _less_work(table: pd.DataFrame) -> Verdict:
     host, fitting = _pair(table, "Go")
     _limited(host)
     least, most = ratio(host, fitting, "background", "percent")
-    reason = (
-        f"{host.background_percent:.0f} % of a CPU's work with GOMAXPROCS={host.threads}, "
-        f"{fitting.background_percent:.0f} % with {fitting.threads}."
+    reason = f"{_work(host)} GOMAXPROCS={host.threads}, {_work(fitting)} {fitting.threads}."
+    return holds_or_fails(
+        most < 0.95, least > 0.95, reason, "The intervals allow either, a twentieth or less:"
     )
-    return holds_or_fails(most < 0.95, least > 0.95, reason, "The intervals allow either:")
 
 
 def _counts_the_quota(table: pd.DataFrame) -> Verdict:
@@ -97,13 +107,15 @@ def _percent_tells(table: pd.DataFrame) -> Verdict:
     least, most = tail_ratio(host, fitting)
     reason = (
         f"Java with {host.threads} and with {fitting.threads}: {host.throttled_percent:.0f} % and "
-        f"{fitting.throttled_percent:.0f} % of the periods were throttled; p99 was {ns(host.p99_ns)} and "
-        f"{ns(fitting.p99_ns)}."
+        f"{fitting.throttled_percent:.0f} % of the periods were throttled; p99 was {_p99(host)} and "
+        f"{_p99(fitting)}."
     )
     if apart > APART:
         raise CannotTell(f"These two differ: {reason}")
     alike = least > 1 / SLOWER and most < SLOWER
-    return holds_or_fails(alike, least > 2 or most < 1 / 2, reason, "The intervals allow either:")
+    return holds_or_fails(
+        alike, least > 2 or most < 1 / 2, reason, "The intervals allow either, alike or twice:"
+    )
 
 
 QUOTA = "runtimes.quota"

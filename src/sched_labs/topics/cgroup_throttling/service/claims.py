@@ -163,6 +163,10 @@ def _idle_means_no_wait(table: pd.DataFrame) -> Verdict:
     return holds_or_fails(least <= 1 and most < ALIKE, least > 1, reason, "The intervals overlap:")
 
 
+def _delay(row: Any) -> str:
+    return f"{ns(row.run_delay_ns)} (interval {ns(row.run_delay_lo_ns)} to {ns(row.run_delay_hi_ns)})"
+
+
 def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
     """Statistic: run delay a request, by interval.  Control: the service without a limit, and, where the
     kernel may be watched, how much longer other threads had the CPU under the quota: its requests come
@@ -174,10 +178,7 @@ def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This kernel keeps no run delay.")
     if quota.throttled_percent < 5:
         raise CannotTell(f"Only {quota.throttled_percent:.0f} % of the periods were throttled.")
-    reason = (
-        f"run-queue wait a request: {ns(none.run_delay_ns)} without a limit, {ns(quota.run_delay_ns)} under "
-        f"the quota (interval {ns(quota.run_delay_lo_ns)} to {ns(quota.run_delay_hi_ns)})."
-    )
+    reason = f"run-queue wait a request: {_delay(none)} without a limit, {_delay(quota)} under the quota."
     if quota.run_delay_hi_ns < none.run_delay_lo_ns:
         return Verdict(FAILS, reason)
     if not quota.run_delay_lo_ns > none.run_delay_hi_ns:
