@@ -316,7 +316,7 @@ def _threads_caption(table: pd.DataFrame) -> str:
     lasts = [f"{_count(row['threads'])} {axes.time_text(row['ran_ns'])}" for row in (one, many)]
     who = "it stands" if many["threads"] == 1 else f"all {many['threads']:g} stand"
     return (
-        f"{axes.time_text(many['quota_ns'])} of CPU time last {' and '.join(dict.fromkeys(lasts))} on "
+        f"A quota of {axes.time_text(many['quota_ns'])} lasts {' and '.join(dict.fromkeys(lasts))} on "
         f"{many['cpus']:g} CPU{'s' * int(many['cpus'] > 1)}; then "
         f"{who} still for {axes.time_text(many['stall_ns'])}."
     )
