@@ -60,14 +60,15 @@ def _slack_matters_not(table: pd.DataFrame) -> Verdict:
     """
     plain, slacked = _worker(table, "OTHER", "light"), _worker(table, "OTHER, slack 50 µs", "light")
     reason = (
-        f"half of a light worker's wake-ups ran within {ns(plain.p50_ns)} with a slack of 1 ns, within "
-        f"{ns(slacked.p50_ns)} with the default of 50 µs."
+        f"under OTHER half of a light worker's wake-ups ran within {ns(plain.p50_ns)} with a slack of 1 ns, "
+        f"within {ns(slacked.p50_ns)} with the default of 50 µs."
     )
     if slacked.p50_lo_ns > plain.p50_hi_ns + 20_000:
         return Verdict(FAILS, reason)
     if slacked.p50_hi_ns < plain.p50_lo_ns + 20_000:
         return Verdict(HOLDS, reason)
-    raise CannotTell(f"The interval of the difference spans 20 µs: {reason}")
+    most = ns(slacked.p50_hi_ns - plain.p50_lo_ns)
+    raise CannotTell(f"The interval of the difference spans 20 µs, up to {most}: {reason}")
 
 
 def _enough_wakes(cell: pd.Series) -> None:
@@ -84,7 +85,8 @@ def _three_times_at_most(table: pd.DataFrame) -> Verdict:
     _enough_wakes(plain)
     least, most = tail_ratio(plain, fifo)
     reason = (
-        f"one in a hundred is {ns(plain.p99_ns)} late or more under OTHER, {ns(fifo.p99_ns)} under FIFO: "
+        f"one in a hundred of a heavy worker's wake-ups is {ns(plain.p99_ns)} late or more under OTHER, "
+        f"{ns(fifo.p99_ns)} under FIFO: "
         f"{number_text(plain.p99_ns / fifo.p99_ns, 2)} times (interval {number_text(least, 2)} to "
         f"{number_text(most, 2)})."
     )
@@ -103,8 +105,8 @@ def _no_fair_setting_helps(table: pd.DataFrame) -> Verdict:
     best = others.sort_values("p99_ns").iloc[0]
     least, most = tail_ratio(best, plain)
     reason = (
-        f"one in a hundred is {ns(plain.p99_ns)} late or more under OTHER, {ns(best.p99_ns)} with "
-        f"{best.policy}: {number_text(best.p99_ns / plain.p99_ns, 2)} times (interval "
+        f"one in a hundred of a heavy worker's wake-ups is {ns(plain.p99_ns)} late or more under OTHER, "
+        f"{ns(best.p99_ns)} with {best.policy}: {number_text(best.p99_ns / plain.p99_ns, 2)} times (interval "
         f"{number_text(least, 2)} to {number_text(most, 2)}). Less than 0.7 times is taken for much shorter."
     )
     return above(least, most, 0.7, reason)
@@ -117,7 +119,10 @@ def _heavy_loses_cpu(table: pd.DataFrame) -> Verdict:
     """
     cell = _worker(table, "OTHER", "heavy")
     asked = 100 * LOADS["heavy"]
-    reason = f"it asked for {asked:.0f} % of the CPU beside hogs and got {cell.worker_cpu_percent:.1f} %"
+    reason = (
+        f"under OTHER a heavy worker asked for {asked:.0f} % of the CPU beside hogs and got "
+        f"{cell.worker_cpu_percent:.1f} %"
+    )
     # The work may take longer here than when it was timed: better is what it takes where nobody delays it.
     fifo = table[(table["policy"] == "FIFO") & (table["load"] == "heavy")]
     if len(fifo):
@@ -135,7 +140,7 @@ def _sleeper_fails_the_test(table: pd.DataFrame) -> Verdict:
     """
     cell = _worker(table, "OTHER", "light")
     reason = (
-        f"half of a light worker's wake-ups ran within {ns(cell.p50_ns)} beside hogs "
+        f"under OTHER half of a light worker's wake-ups ran within {ns(cell.p50_ns)} beside hogs "
         f"(interval {ns(cell.p50_lo_ns)} to {ns(cell.p50_hi_ns)})."
     )
     return holds_or_fails(cell.p50_lo_ns > 1e6, cell.p50_hi_ns < 1e5, reason, "Between at once and a slice:")
@@ -148,7 +153,7 @@ def _same_throughput(table: pd.DataFrame) -> Verdict:
     """
     plain, fifo = _worker(table, "OTHER", "heavy"), _worker(table, "FIFO", "heavy")
     reason = (
-        f"the worker used {plain.worker_cpu_percent:.1f} % of the CPU under OTHER, "
+        f"a heavy worker used {plain.worker_cpu_percent:.1f} % of the CPU under OTHER, "
         f"{fifo.worker_cpu_percent:.1f} % under FIFO; the hogs had the rest."
     )
     if abs(plain.worker_cpu_percent - fifo.worker_cpu_percent) >= 8:
