@@ -21,7 +21,9 @@ def _yield_wakes(table: pd.DataFrame) -> Verdict:
     if cells.empty:
         raise CannotTell("This run has no probe that tells wake-ups from other waits, or nobody yielded.")
     share = float(cells["wakeups_per_slice"].median())
-    reason = f"{share:.1%} of the turns after a sched_yield began with a wake-up."
+    reason = (
+        f"{share:.1%} of the turns began with a wake-up, where most calls of sched_yield led to a switch."
+    )
     if 0.1 <= share <= 0.9:
         raise CannotTell(reason)
     return yes(share > 0.9, reason)
@@ -108,7 +110,10 @@ def _schedstat_sees_short_waits(table: pd.DataFrame) -> Verdict:
             f"{ns(cell.mean_ns)}."
         )
     seen = cell.schedstat_mean_ns / cell.mean_ns
-    reason = f"of a mean wait of {ns(cell.mean_ns)} schedstat saw {ns(cell.schedstat_mean_ns)} ({seen:.0%})."
+    reason = (
+        f"of sleeping workers with idle CPUs the mean wait is {ns(cell.mean_ns)}; schedstat saw "
+        f"{ns(cell.schedstat_mean_ns)} ({seen:.0%})."
+    )
     if 0.5 <= seen < 0.8:
         raise CannotTell(reason)
     return yes(seen >= 0.8, reason)

@@ -351,6 +351,6 @@ def _check_counts(run: Run) -> None:
         if abs(counted - slices) > COUNT_TOLERANCE * slices + START_WAKES * block["workers"]:
             run.note(
                 "flag",
-                f"{block['mode']}, {block['regime']}, {block['placement']}: the probe counted {counted} "
-                f"waits, the kernel {slices} time slices.",
+                f"{block['mode']}, {block['regime']}, {block['placement']}: in one block the probe "
+                f"counted {counted} waits, the kernel {slices} time slices.",
             )

@@ -182,8 +182,8 @@ def _caption(summary: pd.DataFrame) -> str:
     light, full = (_half(summary, "sleep", "spread", regime) for regime in ("light", "oversubscribed"))
     if math.isfinite(light) and math.isfinite(full):
         parts.append(
-            f"Half of the wake-ups waited at most {axes.time_text(light)} in the light regime, "
-            f"{axes.time_text(full)} with four sleepers for each CPU"
+            f"Spread over the CPUs, half of the wake-ups waited at most {axes.time_text(light)} in the light "
+            f"regime, {axes.time_text(full)} with four sleepers for each CPU"
         )
     pinned = _half(summary, "yield", "pinned", "oversubscribed")
     if math.isfinite(pinned):
