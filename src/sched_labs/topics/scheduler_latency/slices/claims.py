@@ -8,7 +8,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
-from sched_labs.claims.helpers import had_the_cpus, holds_or_fails, one_row, some, within
+from sched_labs.claims.helpers import had_the_cpus, holds_or_fails, one_row, ratio, some, within
 
 BOUND = 1.5  # so many times the turns of the others: a turn ends at a tick, and may be one too long
 
@@ -39,11 +39,9 @@ def _slices_shrink(table: pd.DataFrame) -> Verdict:
         f"a stint lasts {ns(few.stint_p50_ns)} among {int(few.hogs)} hogs, {ns(many.stint_p50_ns)} among "
         f"{int(many.hogs)}."
     )
-    if many.stint_hi_ns < 0.8 * few.stint_lo_ns:
-        return Verdict(HOLDS, reason)
-    if many.stint_lo_ns > 0.8 * few.stint_hi_ns:
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The interval spans 0.8 times: {reason}")
+    least, most = ratio(many, few, "stint", "ns")
+    unclear = f"The interval spans 0.8 times, {least:.2f} to {most:.2f}:"
+    return holds_or_fails(most < 0.8, least > 0.8, reason, unclear)
 
 
 def _a_turn_is_a_slice(table: pd.DataFrame) -> Verdict:
@@ -93,7 +91,8 @@ def _waits_one_slice(table: pd.DataFrame) -> Verdict:
     reason += f" The longest took {longest:.1f}."
     if longest <= 1.25:
         return Verdict(HOLDS, reason)
-    raise CannotTell(f"At most is said of all waits: {reason}")
+    least = many.gap_lo_ns / many.stint_hi_ns
+    raise CannotTell(f"At most is said of all waits, and half may have taken {least:.1f} only: {reason}")
 
 
 def _six_wait_800_ms(table: pd.DataFrame) -> Verdict:
@@ -155,7 +154,10 @@ def _own_slice(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if longest.stint_hi_ns <= 1.1 * plain.stint_p50_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals overlap: {reason}")
+    raise CannotTell(
+        f"The intervals overlap, {ns(longest.stint_lo_ns)} to {ns(longest.stint_hi_ns)} and "
+        f"{ns(plain.stint_lo_ns)} to {ns(plain.stint_hi_ns)}: {reason}"
+    )
 
 
 CLAIMS = [

@@ -95,7 +95,8 @@ def _migration_cost_helps(table: pd.DataFrame) -> Verdict:
         f"the migration cost; {plain.on_waker_percent:.1f} and {cheap.on_waker_percent:.1f} % ran on the "
         "waker's CPU."
     )
-    return holds_or_fails(most < 0.7, least > 0.7, reason, "The intervals allow either:")
+    unclear = f"The intervals allow either, {least:.2f} to {most:.2f} times as long:"
+    return holds_or_fails(most < 0.7, least > 0.7, reason, unclear)
 
 
 def _slow(cell: pd.Series) -> str:
