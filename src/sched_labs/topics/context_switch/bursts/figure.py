@@ -154,8 +154,15 @@ def _caption(table: pd.DataFrame) -> str:
             f"evenly spaced, {axes.time_text(near['extra_ns'])} after {axes.time_text(near['spacing_ns'])} "
             f"of work and {axes.time_text(far['extra_ns'])} after {axes.time_text(far['spacing_ns'])}"
         )
+    elif len(even) and not parts:
+        only = even.iloc[0]
+        parts.append(
+            f"evenly spaced, only {axes.time_text(only['extra_ns'])} after "
+            f"{axes.time_text(only['spacing_ns'])} of work stands clear of the noise"
+        )
     text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}." if text else "No pattern's warm-up stands clear of the noise."
+    text = text or "no warm-up of evenly spaced switches stands clear of the noise"
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _alt(table: pd.DataFrame) -> str:
