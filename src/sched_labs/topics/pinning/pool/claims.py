@@ -60,9 +60,9 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
     most = free.sort_values("moves_per_request").iloc[-1]
     pinned = _row(table, "thread", str(most["intruder"]), "pinned")
     reason = (
-        f"CPU time a request, beside {WHO[most['intruder']]}: pinned {ns(pinned['cpu_ns_per_request'])}, "
-        f"free {ns(most['cpu_ns_per_request'])} with {number_text(most['moves_per_request'], 2)} moves a "
-        "request."
+        f"CPU time a request with the thread's data, beside {WHO[most['intruder']]}: pinned "
+        f"{ns(pinned['cpu_ns_per_request'])}, free {ns(most['cpu_ns_per_request'])} with "
+        f"{number_text(most['moves_per_request'], 2)} moves a request."
     )
     if most["moves_per_request"] < OFTEN:
         raise CannotTell(f"Free workers hardly moved either. {reason}")
@@ -111,25 +111,29 @@ def _switches_less(table: pd.DataFrame) -> Verdict:
     pinned, free = _row(table, "thread", "none", "pinned"), _row(table, "thread", "none", "free")
     reason = (
         f"{pinned['switches_per_request']:.2f} switches a request pinned, {free['switches_per_request']:.2f} "
-        "free, with nobody else there."
+        "free, where the data are the thread's, with nobody else there."
     )
     if pinned["switches_hi_per_request"] < SAME * free["switches_lo_per_request"]:
         return Verdict(HOLDS, reason)
     if pinned["switches_lo_per_request"] > SAME * free["switches_hi_per_request"]:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals are too wide to tell a tenth. {reason}")
+    pin, let = (
+        f"{row['switches_lo_per_request']:.2f} to {row['switches_hi_per_request']:.2f}"
+        for row in (pinned, free)
+    )
+    raise CannotTell(f"The intervals, {pin} and {let}, are too wide to tell a tenth. {reason}")
 
 
 def _on_the_run_queue(table: pd.DataFrame) -> Verdict:
-    """Statistic: the longest queue in the program.  Control: as many threads as could be on a run queue.
-    Design: one worker's CPU is taken away.  Opponent: a pool with a thread for each request queues in
-    the kernel.
+    """Statistic: the longest queue in the program, median over trials.  Control: as many threads as
+    could be on a run queue.  Design: one worker's CPU is taken away.  Opponent: a pool with a thread for
+    each request queues in the kernel.
     """
     row = _row(table, "thread", "long", "pinned")
     queue, threads = row["queue_requests"], int(row["waiting_threads"])
     reason = (
-        f"Requests that waited for one worker: up to {queue:.0f}; threads of the pool that a run queue could "
-        f"hold: {threads}."
+        f"Requests in the longest queue for one worker: {queue:.0f}, median over trials; threads of the pool "
+        f"that a run queue could hold: {threads}."
     )
     if queue > threads:
         return Verdict(FAILS, f"They waited in the program. {reason}")
@@ -148,13 +152,11 @@ def _short_pieces(table: pd.DataFrame) -> Verdict:
         raise CannotTell(f"The short pieces of this run took {ns(short['stall_ns'])}.")
     reason = (
         f"Pieces of {ns(short['stall_ns'])}, and far more than ten a second: p99 {ns(quiet['p99_ns'])} "
-        f"without and {ns(short['p99_ns'])} with them, pinned."
+        f"without and {ns(short['p99_ns'])} with them, pinned, where the data are the thread's."
     )
-    if short["p99_lo_ns"] - quiet["p99_hi_ns"] > RAISED_NS:
-        return Verdict(HOLDS, reason)
-    if short["p99_hi_ns"] - quiet["p99_lo_ns"] < RAISED_NS:
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals span 3.4 ms. {reason}")
+    least, most = short["p99_lo_ns"] - quiet["p99_hi_ns"], short["p99_hi_ns"] - quiet["p99_lo_ns"]
+    unclear = f"The intervals span 3.4 ms, by {ns(least)} to {ns(most)} more."
+    return holds_or_fails(least > RAISED_NS, most < RAISED_NS, reason, unclear)
 
 
 CLAIMS = [
