@@ -130,11 +130,12 @@ def _isolated_stay(table: pd.DataFrame) -> Verdict:
     if plain.stayed_percent:
         raise CannotTell("Outside the partition, too, they were not watched until one left.")
     reason = (
-        f"in {row.stayed_percent:.0f} % of {row.trials:.0f} starts no hog left; outside the partition the "
-        f"first left after {_first(plain)}."
+        f"in {row.stayed_percent:.0f} % of {row.trials:.0f} starts no hog left, in "
+        f"{row.crowded_percent:.0f} % they were not spread; outside the partition the first left after "
+        f"{_first(plain)}."
     )
     return holds_or_fails(
-        row.crowded_percent == 0, row.stayed_percent == 100, reason, "It differs from start to start:"
+        row.crowded_percent == 0, row.stayed_percent == 100, reason, "Some left, and not all were spread:"
     )
 
 

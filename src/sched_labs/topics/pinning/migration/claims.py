@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
+from sched_labs.core.words import number_text
 
 MOVES = "migration.cost"
 # Resuming elsewhere over resuming at home, as the course says; for the distances that a machine has.
@@ -57,7 +58,8 @@ def _ratios(table: pd.DataFrame) -> Verdict:
         parts.append(
             f"{FEW[far]}, said {SAID[far]:.0f}: "
             + " and ".join(
-                f"{r.resume_ratio:.3g} times with {size(r.working_set_bytes)}"
+                f"{r.resume_ratio:.3g} times (interval {number_text(r.resume_lo_ratio)} to "
+                f"{number_text(r.resume_hi_ratio)}) with {size(r.working_set_bytes)}"
                 for r in own.itertuples(index=False)
             )
         )

@@ -53,7 +53,9 @@ def _housekeeping_stays(table: pd.DataFrame) -> Verdict:
     )
     if (kernel.per_lo_s > 0).any():
         return Verdict(HOLDS, reason)
-    return Verdict(FAILS if (kernel.per_hi_s == 0).all() else UNKNOWN, reason)
+    if (kernel.per_hi_s == 0).all():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"In some trial each of them was absent: {reason}")
 
 
 def _no_ticks_no_calls(table: pd.DataFrame) -> Verdict:
@@ -67,7 +69,11 @@ def _no_ticks_no_calls(table: pd.DataFrame) -> Verdict:
     if rows.empty:
         raise CannotTell("No timer interrupt and no call from another CPU was seen, or none is told here.")
     reason = (
-        ", ".join(f"{number_text(per_s)} {_named(*named)}" for per_s, *named in rows[_SAID].to_numpy())
+        ", ".join(
+            f"{number_text(row.per_s)} {_named(row.kind, row['name'])} (interval "
+            f"{number_text(row.per_lo_s)} to {number_text(row.per_hi_s)})"
+            for _, row in rows.iterrows()
+        )
         + " in a second."
     )
     if (rows.per_lo_s > 0.5).any():

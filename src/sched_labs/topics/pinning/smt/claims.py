@@ -22,7 +22,8 @@ def _siblings(table: pd.DataFrame) -> pd.DataFrame:
 
 def _speeds(rows: pd.DataFrame) -> str:
     said = ", ".join(
-        f"{row.speed_share:.0%} ({row.work} in {row.pair.replace('_', ' and ')})"
+        f"{row.speed_share:.0%} ({row.work} in {row.pair.replace('_', ' and ')}, interval "
+        f"{number_text(100 * row.speed_lo_share, 2)}% to {number_text(100 * row.speed_hi_share, 2)}%)"
         for _, row in rows.iterrows()
     )
     return f"of its speed alone a thread keeps {said} beside one on the same core."
