@@ -13,6 +13,11 @@ def _peak(table: pd.DataFrame) -> pd.Series:
     return table.sort_values("extra_ns").iloc[-1]
 
 
+def _ends(row: pd.Series) -> str:
+    """The ends of a warm-up's interval, the upper one no less than what the noise may hide."""
+    return f"{ns(row.extra_lo_ns)} to {ns(at_most(row, 'extra', 'ns'))}"
+
+
 def _of_a_round(table: pd.DataFrame) -> pd.DataFrame:
     """The patterns that walk the set once for each hand-over: they differ in their bursts only."""
     found = table[(table.rounds - 1).abs() < 0.01].sort_values("burst")
@@ -33,12 +38,12 @@ def _bursts_are_cheaper(table: pd.DataFrame) -> Verdict:
     reason = (
         f"{ns(single.extra_ns)} a switch evenly spaced, {ns(burst.extra_ns)} in bursts of {burst.burst:.0f}"
     )
-    reason += "." if burst.seen else ", inside the noise floor."
+    reason += "." if burst.seen else ", not clear of the noise."
     if at_most(burst, "extra", "ns") < single.extra_lo_ns:
         return Verdict(HOLDS, reason)
     if burst.extra_lo_ns > 0.9 * single.extra_hi_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals overlap: {reason}")
+    raise CannotTell(f"The intervals, {_ends(single)} and {_ends(burst)}, overlap: {reason}")
 
 
 def _spaced(table: pd.DataFrame) -> pd.DataFrame:
@@ -66,7 +71,7 @@ def _even_costs_the_same_after_any_work(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if near.extra_hi_ns < 0.5 * peak.extra_lo_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals span a factor of two: {reason}")
+    raise CannotTell(f"The intervals, {_ends(near)} and {_ends(peak)}, span a factor of two: {reason}")
 
 
 def _rounds(count: float) -> str:
@@ -93,7 +98,7 @@ def _spacing_without_end(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if last.extra_hi_ns < endless * refilled.extra_lo_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals do not decide: {reason}")
+    raise CannotTell(f"The intervals, {_ends(refilled)} and {_ends(last)}, do not decide: {reason}")
 
 
 CLAIMS = [

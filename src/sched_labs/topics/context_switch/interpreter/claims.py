@@ -43,7 +43,8 @@ def _script_is_pure_warm_up(table: pd.DataFrame) -> Verdict:
     small, large = _script(table)
     reason = (
         f"the tax of a step is {small.tax_ns:.1f} ns with {size(small.buffer_bytes)}, which lie in the "
-        f"nearest cache, and {large.tax_ns:.1f} ns with {size(large.buffer_bytes)}."
+        f"nearest cache (interval {small.tax_lo_ns:.1f} to {small.tax_hi_ns:.1f}), and {large.tax_ns:.1f} ns "
+        f"with {size(large.buffer_bytes)} ({large.tax_lo_ns:.1f} to {large.tax_hi_ns:.1f})."
     )
     # What a set in the nearest cache pays as well is no warm-up; a tenth of it would be a trace.
     if small.tax_lo_ns > max(0.1 * at_most(large, "tax", "ns"), small.floor_ns):

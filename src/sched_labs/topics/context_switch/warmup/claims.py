@@ -30,6 +30,11 @@ def _peak(table: pd.DataFrame) -> pd.Series:
     return table.sort_values("extra_ns").iloc[-1]
 
 
+def _ends(row: pd.Series) -> str:
+    """The ends of a warm-up's interval, the upper one no less than what the noise may hide."""
+    return f"{ns(row.extra_lo_ns)} to {ns(at_most(row, 'extra', 'ns'))}"
+
+
 def _constant(table: pd.DataFrame) -> Verdict:
     """Statistic: the warm-ups of the smallest and the largest that are seen.  Control: one and the same
     partner.  Design: random order, each line once.  Opponent: within a factor of two counts as the
@@ -49,7 +54,7 @@ def _constant(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if most.extra_lo_ns > 2 * least.extra_hi_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals span a factor of two: {reason}")
+    raise CannotTell(f"The intervals, {_ends(least)} and {_ends(most)}, span a factor of two: {reason}")
 
 
 def _ten_to_hundred(table: pd.DataFrame) -> Verdict:
@@ -95,13 +100,14 @@ def _sequential_shows_it(table: pd.DataFrame) -> Verdict:
     reason = (
         f"at {size(peak.working_set_bytes)}: {ns(peak.extra_ns)} in random order, "
         f"{ns(peak.extra_ns_sequential)} in sequential order"
-        + ("." if peak.seen_sequential else ", inside the noise floor.")
+        + ("." if peak.seen_sequential else ", not clear of the noise.")
     )
     if peak.extra_lo_ns_sequential >= 0.5 * peak.extra_hi_ns:
         return Verdict(HOLDS, reason)
     if at_most(peak, "extra", "ns", "_sequential") < 0.5 * peak.extra_lo_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals span one half: {reason}")
+    ordered = f"{ns(peak.extra_lo_ns_sequential)} to {ns(at_most(peak, 'extra', 'ns', '_sequential'))}"
+    raise CannotTell(f"The intervals, {_ends(peak)} and {ordered}, span one half: {reason}")
 
 
 def _grows_for_ever(table: pd.DataFrame) -> Verdict:
@@ -118,11 +124,13 @@ def _grows_for_ever(table: pd.DataFrame) -> Verdict:
             f"The largest set measured, {size(last.working_set_bytes)}, still has the largest warm-up: "
             "a larger one could only refute it."
         )
+    most = at_most(last, "extra", "ns")
     reason = (
-        f"{ns(peak.extra_ns)} at {size(peak.working_set_bytes)}, {ns(last.extra_ns)} at "
-        f"{size(last.working_set_bytes)}" + ("." if last.seen else ", inside the noise floor.")
+        f"{ns(peak.extra_ns)} at {size(peak.working_set_bytes)} (at least {ns(peak.extra_lo_ns)}), "
+        f"{ns(last.extra_ns)} at {size(last.working_set_bytes)} (at most {ns(most)}"
+        + (")." if last.seen else ", with the noise).")
     )
-    if at_most(last, "extra", "ns") < peak.extra_lo_ns:
+    if most < peak.extra_lo_ns:
         return Verdict(FAILS, reason)
     raise CannotTell(f"{'The intervals overlap' if last.seen else 'The noise may hide as much'}: {reason}")
 
@@ -152,7 +160,7 @@ def _kernel_evicts(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if peak.kernel_extra_ns < 0.5 * peak.extra_lo_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The interval does not tell them apart: {reason}")
+    raise CannotTell(f"The interval, {_ends(peak)}, does not tell them apart: {reason}")
 
 
 def _256_kib_in_240_us(table: pd.DataFrame) -> Verdict:
@@ -205,15 +213,19 @@ def _past_the_last_level(table: pd.DataFrame) -> Verdict:
     if not peak.seen:
         raise CannotTell("No smaller set shows a warm-up that stands clear of the noise floor.")
     reason = (
-        f"a walk takes {last.extra_ns / last.alone_ns:+.0%} after a switch at "
+        f"a walk takes {last.extra_ns / last.alone_ns:+z.0%} after a switch at "
         f"{size(last.working_set_bytes)}, "
-        f"{peak.share:+.0%} at {size(peak.working_set_bytes)}."
+        f"{peak.share:+z.0%} at {size(peak.working_set_bytes)}."
     )
-    if last.extra_lo_ns / last.alone_ns > peak.extra_hi_ns / peak.alone_ns:
+    low, high = last.extra_lo_ns / last.alone_ns, at_most(last, "extra", "ns") / last.alone_ns
+    least, most = peak.extra_lo_ns / peak.alone_ns, peak.extra_hi_ns / peak.alone_ns
+    if low > most:
         return Verdict(HOLDS, reason)
-    if at_most(last, "extra", "ns") / last.alone_ns < peak.extra_lo_ns / peak.alone_ns:
+    if high < least:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals overlap: {reason}")
+    raise CannotTell(
+        f"The intervals, {low:+z.0%} to {high:+z.0%} and {least:+z.0%} to {most:+z.0%}, overlap: {reason}"
+    )
 
 
 def _seven_times_direct(table: pd.DataFrame) -> Verdict:
