@@ -109,13 +109,19 @@ def _threads_cheaper(table: pd.DataFrame) -> Verdict:
         thread = _cell(table, mechanism, "threads", "same_cpu")
         process = _cell(table, mechanism, "processes", "same_cpu")
         apart = thread.net_hi_ns < process.net_lo_ns, process.net_hi_ns < thread.net_lo_ns
-        found.append((apart, f"{mechanism} {1 - thread.net_per_switch_ns / process.net_per_switch_ns:+.0%}"))
-    reason = "threads cheaper than processes by: " + ", ".join(text for _, text in found) + "."
-    if all(below for (below, _), _ in found):
-        return Verdict(HOLDS, reason)
-    if any(above for (_, above), _ in found):
+        cheaper = f"{mechanism} {1 - thread.net_per_switch_ns / process.net_per_switch_ns:+.0%}"
+        both = (
+            f"{mechanism} (threads {ns(thread.net_lo_ns)} to {ns(thread.net_hi_ns)}, "
+            f"processes {ns(process.net_lo_ns)} to {ns(process.net_hi_ns)})"
+        )
+        found.append((apart, cheaper, both))
+    reason = "threads cheaper than processes by: " + ", ".join(text for _, text, _ in found) + "."
+    if any(above for (_, above), _, _ in found):
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals overlap for at least one mechanism; {reason}")
+    overlapping = [both for (below, _), _, both in found if not below]
+    if not overlapping:
+        return Verdict(HOLDS, reason)
+    raise CannotTell(f"The intervals overlap for {', '.join(overlapping)}; {reason}")
 
 
 def _yield_like_blocking(table: pd.DataFrame) -> Verdict:
