@@ -226,9 +226,7 @@ def _by_warm_caches(table: pd.DataFrame) -> Verdict:
     if not (both.round_trip_hi_ns_two < 1.5 * both.round_trip_lo_ns_one).all():
         least = (both.round_trip_lo_ns_two / both.round_trip_hi_ns_one).min()
         most = (both.round_trip_hi_ns_two / both.round_trip_lo_ns_one).max()
-        raise CannotTell(
-            f"The intervals, {least:.3g} to {most:.3g} times, span half as long again: {reason}"
-        )
+        raise CannotTell(f"The intervals, {least:.3g} to {most:.3g} times, span half as long again: {reason}")
     free = one.add_suffix("_one").join(_hand_overs(table, "unpinned").add_suffix("_free"), how="inner")
     if free.empty or not (free.round_trip_lo_ns_free > 1.5 * free.round_trip_hi_ns_one).all():
         raise CannotTell(f"Free sides are not clearly slower than on one CPU, either: {reason}")
