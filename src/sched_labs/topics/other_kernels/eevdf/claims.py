@@ -43,7 +43,8 @@ def _whoever_wakes(table: pd.DataFrame) -> Verdict:
     )
     kept = all(high < AT_ONCE_PERCENT for _, high in ends)
     broken = any(low > AT_ONCE_PERCENT for low, _ in ends)
-    return holds_or_fails(kept, broken, reason, "The intervals allow either:")
+    most = max(high for _, high in ends)
+    return holds_or_fails(kept, broken, reason, f"An interval spans {AT_ONCE_PERCENT} %, up to {most:.0f} %:")
 
 
 def _rest_of_the_turn(table: pd.DataFrame) -> Verdict:
@@ -66,7 +67,11 @@ def _short_comes_first(table: pd.DataFrame) -> Verdict:
     """
     row, control = _row(table, "short"), _row(table, "equal")
     if control.at_once_hi_percent > AT_ONCE_PERCENT:
-        raise CannotTell(f"With equal slices {control.at_once_percent:.0f} % came at once, too.")
+        low, high = _at_once(control)
+        raise CannotTell(
+            f"With equal slices {control.at_once_percent:.0f} % came at once, too "
+            f"(interval {low:.0f} to {high:.0f} %)."
+        )
     reason = (
         f"{row.at_once_percent:.0f} % came at once, {control.at_once_percent:.0f} % with equal slices. "
         f"More than {AT_ONCE_PERCENT} % counts as at once."
@@ -85,7 +90,11 @@ def _sleep_forgets(table: pd.DataFrame) -> Verdict:
         f"{control.waited_percent:.0f} %."
     )
     (low, high), (least, most) = _waited(row), _waited(control)
-    return holds_or_fails(low > 0.5 * most, high < 0.5 * least, reason, "The intervals allow either:")
+    unclear = (
+        f"Half as long is the limit, and the intervals, {low:.0f} to {high:.0f} % and {least:.0f} to "
+        f"{most:.0f} %, allow either:"
+    )
+    return holds_or_fails(low > 0.5 * most, high < 0.5 * least, reason, unclear)
 
 
 def _delaying_is_bookkeeping(table: pd.DataFrame) -> Verdict:

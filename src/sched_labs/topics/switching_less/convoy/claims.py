@@ -22,6 +22,10 @@ def _switches_of(lock: pd.Series) -> str:
     return f"{count(lock.switches_per_item)} ({_WORDS[lock.lock]})"
 
 
+def _interval(lock: pd.Series) -> str:
+    return f"{count(lock.switches_lo_per_item)} to {count(lock.switches_hi_per_item)}"
+
+
 def _race_makes_switches(table: pd.DataFrame) -> Verdict:
     """Statistic: switches an item under both locks, by interval.  Control: a lock under which as many
     threads race.  Design: a convoy, where there is one.  Opponent: losers of a race that sleep would
@@ -55,8 +59,8 @@ def _one_switch_an_item(table: pd.DataFrame) -> Verdict:
     """
     fifo = _row(table, "fifo")
     reason = (
-        f"Switches for each item: {_switches_of(fifo)}, interval {count(fifo.switches_lo_per_item)} to "
-        f"{count(fifo.switches_hi_per_item)}; judged as one within a factor of two."
+        f"Switches for each item: {_switches_of(fifo)}, interval {_interval(fifo)}; "
+        "judged as one within a factor of two."
     )
     if fifo.switches_lo_per_item >= 0.5 and fifo.switches_hi_per_item <= 2:
         return Verdict(HOLDS, reason)
@@ -142,7 +146,8 @@ def _fewer_is_faster(table: pd.DataFrame) -> Verdict:
         f"({_WORDS[quickest['lock']]})."
     )
     if fewest.switches_hi_per_item >= quickest.switches_lo_per_item:
-        raise CannotTell(f"Their switches do not differ by more than their intervals. {reason}")
+        ends = f"{_interval(fewest)} and {_interval(quickest)}"
+        raise CannotTell(f"{reason} The intervals of their switches overlap: {ends}.")
     if quickest.ns_hi_per_item < fewest.ns_lo_per_item:
         return Verdict(FAILS, reason)
     if quickest.ns_lo_per_item > fewest.ns_hi_per_item:

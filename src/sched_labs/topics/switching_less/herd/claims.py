@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict
+from sched_labs.claims.base import WEB_COURSE, CannotTell, Claim, Verdict
 from sched_labs.claims.helpers import count, holds_or_fails, one_row
 
 _WORDS = {"exclusive": "with the flag", "own": "without the flag, each with a source of its own"}
+SPANS = "The interval spans two switches:"
 
 
 def _woken(table: pd.DataFrame, by: str) -> tuple[pd.Series, str]:
@@ -23,7 +24,7 @@ def _flag_wakes_one(table: pd.DataFrame) -> Verdict:
     way, reason = _woken(table, "exclusive")
     if way.threads < 3:
         raise CannotTell(f"Too few threads to tell. {reason}")
-    return holds_or_fails(way.switches_hi_per_event <= 2, way.switches_lo_per_event > 2, reason)
+    return holds_or_fails(way.switches_hi_per_event <= 2, way.switches_lo_per_event > 2, reason, SPANS)
 
 
 def _flag_helps_connections(table: pd.DataFrame) -> Verdict:
@@ -33,11 +34,7 @@ def _flag_helps_connections(table: pd.DataFrame) -> Verdict:
     way, reason = _woken(table, "own")
     if way.threads < 3:
         raise CannotTell(f"Too few threads to tell. {reason}")
-    if way.switches_hi_per_event <= 2:
-        return Verdict(FAILS, reason)
-    if way.switches_lo_per_event > 2:
-        return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    return holds_or_fails(way.switches_lo_per_event > 2, way.switches_hi_per_event <= 2, reason, SPANS)
 
 
 CLAIMS = [

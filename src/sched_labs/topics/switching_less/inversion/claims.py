@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import holds_or_fails, one_row
+from sched_labs.claims.helpers import count, holds_or_fails, one_row
 
 LONGER = 1.5  # times: more than the switches that a hand-over takes, and less than a hog's turn
 COUNTS = f"Less than {LONGER:g} times as long counts as no longer."
@@ -24,10 +24,14 @@ def _row(table: pd.DataFrame, situation: str, lock: str) -> pd.Series:
     return one_row(table, f"{real_time}the lock ({situation}, {lock})", situation=situation, lock=lock)
 
 
+def _either(least: float, most: float, than: str = "") -> str:
+    return f"The intervals allow either, {count(least)} to {count(most)} times as long{than}:"
+
+
 def _as_long(least: float, most: float, reason: str) -> Verdict:
     """Holds where the waits are not LONGER times as long."""
     said = f"{reason} {COUNTS}"
-    return holds_or_fails(most < LONGER, least > LONGER, said, "The intervals allow either:")
+    return holds_or_fails(most < LONGER, least > LONGER, said, _either(least, most))
 
 
 def _waits_for_nobody(table: pd.DataFrame) -> Verdict:
@@ -67,7 +71,8 @@ def _inheritance_bounds(table: pd.DataFrame) -> Verdict:
     least, most = _times(without, alone)
     if least < LONGER:
         why = "There was no inversion" if most < LONGER else "Whether there was an inversion is open"
-        raise CannotTell(f"{why}: without inheritance, p90 was {ns(without.p90_ns)}.")
+        said = f"({count(least)} to {count(most)} times as long as without a hog)"
+        raise CannotTell(f"{why}: without inheritance, p90 was {ns(without.p90_ns)} {said}.")
     least, most = _times(row, alone)
     reason = (
         f"one wait in ten took {ns(row.p90_ns)} or more with inheritance, for a nice holder beside a hog, "
@@ -87,7 +92,7 @@ def _inherits_weight(table: pd.DataFrame) -> Verdict:
         f"{ns(plain.p90_ns)} with an ordinary mutex."
     )
     reason += f" {COUNTS}"
-    return holds_or_fails(least > LONGER, most < LONGER, reason, "The intervals allow either:")
+    return holds_or_fails(least > LONGER, most < LONGER, reason, _either(least, most, " without it"))
 
 
 def _dear_without_a_waiter(table: pd.DataFrame) -> Verdict:
@@ -100,7 +105,8 @@ def _dear_without_a_waiter(table: pd.DataFrame) -> Verdict:
     raised = table[table.lock == "raise"]
     reason = f"{ns(row.lock_ns)} with inheritance, {ns(plain.lock_ns)} with an ordinary mutex"
     reason += f", {ns(raised.lock_ns.iloc[0])} where the holder is raised by hand." if len(raised) else "."
-    return holds_or_fails(least > 2, most < 2, reason, "The interval spans twice:")
+    unclear = f"The interval, {count(least)} to {count(most)} times, spans twice:"
+    return holds_or_fails(least > 2, most < 2, reason, unclear)
 
 
 WAITS = "inversion.waits"
