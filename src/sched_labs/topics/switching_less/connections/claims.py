@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import holds_or_fails, some
+from sched_labs.claims.helpers import count, holds_or_fails, some
 
 MANY = 10_000  # connections: of fewer the sentence does not speak
 FEW = 0.1  # switches for each item: nothing that happens at every item
@@ -123,7 +123,10 @@ def _threads_use_more_than_requests(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if (pairs.cpu_ns_hi_per_request_threads < 2 * pairs.cpu_ns_lo_per_request_loop).all():
         return Verdict(FAILS, reason)
-    raise CannotTell(f"It depends on the rate, or the intervals span twice as much: {reason}")
+    least = (pairs.cpu_ns_lo_per_request_threads / pairs.cpu_ns_hi_per_request_loop).min()
+    most = (pairs.cpu_ns_hi_per_request_threads / pairs.cpu_ns_lo_per_request_loop).max()
+    unclear = "It depends on the rate, or the intervals span twice as much"
+    raise CannotTell(f"{unclear} ({count(least)} to {count(most)} times): {reason}")
 
 
 CLAIMS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import holds_or_fails, one_row, ratio
+from sched_labs.claims.helpers import count, holds_or_fails, one_row, ratio
 
 LONGER = 3  # times: more than busy neighbours make of a hold, and much less than the rest of a period
 
@@ -39,7 +39,7 @@ def _short(longer: tuple[float, float], reason: str) -> Verdict:
 
 
 def _times(least: float, most: float) -> str:
-    return f"{least:.1f} to {most:.1f} times"
+    return f"{count(least)} to {count(most)} times"
 
 
 def _nobody_waits(table: pd.DataFrame, lock: str) -> Verdict:

@@ -44,13 +44,17 @@ def _kernel_count(table: pd.DataFrame, by: str) -> tuple[float, float, str]:
     return way.kernel_switches_lo_per_hop, way.kernel_switches_hi_per_hop, text
 
 
+def _spans_few(least: float, most: float) -> str:
+    return f"The interval spans {FEW} ({count(least)} to {count(most)}):"
+
+
 def _kernel_sees(table: pd.DataFrame, by: str) -> Verdict:
     """Statistic: kernel switches a hop, by interval.  Control: a pipe, which makes one at every hop.
     Design: one thread with nobody to hand over to.  Opponent: a hop that waits for input does reach the
     kernel.
     """
     least, most, text = _kernel_count(table, by)
-    return holds_or_fails(least >= FEW, most < FEW, f"{text}.", f"The interval spans {FEW}:")
+    return holds_or_fails(least >= FEW, most < FEW, f"{text}.", _spans_few(least, most))
 
 
 def _goroutines_avoid_it(table: pd.DataFrame) -> Verdict:
@@ -58,7 +62,7 @@ def _goroutines_avoid_it(table: pd.DataFrame) -> Verdict:
     Opponent: with several, idle ones are woken.
     """
     least, most, text = _kernel_count(table, "go_1")
-    return holds_or_fails(most < FEW, least >= FEW, f"{text}.", f"The interval spans {FEW}:")
+    return holds_or_fails(most < FEW, least >= FEW, f"{text}.", _spans_few(least, most))
 
 
 def _channels_and_pipes(table: pd.DataFrame) -> Verdict:

@@ -115,7 +115,10 @@ def _counting_tells(table: pd.DataFrame) -> Verdict:
         raise CannotTell(f"The count stands out here, where nothing else runs. {reason}")
     if switched["machine_switches_hi_per_s"] < 2 * others["machine_switches_lo_per_s"].max():
         return Verdict(FAILS, f"They drown in the switches of others. {reason}")
-    raise CannotTell(f"The intervals are too wide. {reason}")
+    low, high = switched["machine_switches_lo_per_s"], switched["machine_switches_hi_per_s"]
+    raise CannotTell(
+        f"The intervals are too wide ({low:,.0f} to {high:,.0f}, and up to {most:,.0f}). {reason}"
+    )
 
 
 CLAIMS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import holds_or_fails, one_row, tail_ratio, within
+from sched_labs.claims.helpers import count, holds_or_fails, one_row, tail_ratio, within
 
 from .experiment import TOLD_NS
 
@@ -68,7 +68,7 @@ def _tail(table: pd.DataFrame, way: str) -> tuple[float, float, str]:
 
 
 def _times(least: float, most: float) -> str:
-    return f"{least:.1f} to {most:.1f} times"
+    return f"{count(least)} to {count(most)} times"
 
 
 def _steadier(table: pd.DataFrame) -> Verdict:

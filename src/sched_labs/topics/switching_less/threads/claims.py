@@ -52,7 +52,10 @@ def _resident_is_all(table: pd.DataFrame) -> Verdict:
         return Verdict(FAILS, reason)
     if one.kernel_stack_hi_bytes_per_thread < 0.1 * one.rss_lo_bytes_per_thread:
         return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    raise CannotTell(
+        "The kernel's stack is neither surely more than half of the resident part nor surely less than a "
+        f"tenth: {reason}"
+    )
 
 
 def _touch_commits(table: pd.DataFrame) -> Verdict:
