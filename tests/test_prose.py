@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -35,6 +36,16 @@ def test_every_sentence_is_true_on_every_machine(
     assert missed == []  # what no machine can reach is to go; for the rest, construct a machine that does
     if sides:  # a chapter that says the same of all machines computes nothing
         assert len(set(said.values())) > 1
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS.values(), ids=lambda part: part.name)
+def test_a_notebook_shows_each_exercise_that_a_cell_makes(chapter: Chapter) -> None:
+    # It shows the value of a cell's last line by itself, but none that stands inside a condition.
+    for source in prose.cells(chapter):
+        *_, last = ast.parse(source).body
+        inside = [line for line in ast.walk(ast.parse(source)) if isinstance(line, ast.Expr)]
+        hidden = [ast.unparse(line) for line in inside if line.lineno != last.lineno]
+        assert [words for words in hidden if words.startswith(("exercise(", "claims.", "predict("))] == []
 
 
 @pytest.mark.parametrize(
