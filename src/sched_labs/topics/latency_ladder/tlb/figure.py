@@ -178,7 +178,7 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
-    parts = ["Lines on logarithmic axes: how much longer a walk takes than after no switch, by its pages."]
+    parts = ["Lines: how much longer a walk takes than after no switch, by its pages."]
     for name, rows in table.groupby("name", sort=False):
         said = [f"{row.pages} pages {axes.time_text(row.extra_ns)}" for row in each(rows)]
         parts.append(f"{str(name).capitalize()}: {listed(said)}.")
