@@ -142,7 +142,12 @@ CASES: list[Case] = [
     ("L24", UNKNOWN, at_rates((0, 1), (15, 25), 3e3), "too much alike"),
     ("L24", UNKNOWN, at_rates((0, 1), (15, 25))[:1], "fewer than two rates"),
     ("L27", FAILS, beside_packets(0, 60, 0.3), "took 61 ms"),
-    ("L27", FAILS, beside_packets(0, 98.6, 0.3), "took 100 ms of each second (interval 90 to 110)"),
+    (
+        "L27",
+        FAILS,
+        beside_packets(0, 98.6, 0.3),
+        "took 100 ms of each second with nice 0 (interval 90 to 110)",
+    ),
     ("L27", HOLDS, beside_packets(0, 1, 40), "kernel threads 40 ms"),
     ("L27", UNKNOWN, beside_packets(0, 10, 10), "overlap"),
     # The tick comes with nobody beside it, too.

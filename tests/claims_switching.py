@@ -62,7 +62,7 @@ LOCK_CASES: list[Case] = [
     ("001-017", UNKNOWN, [FIFO, lock("try", turn=1.1)], "overlap"),
     ("001-019", HOLDS, [lock("spin", cpu=900), lock("mutex"), lock("fifo")], "900 ns (spinlock), 100 ns"),
     ("001-019", FAILS, [lock("spin", cpu=50), lock("mutex"), lock("fifo")], "50 ns (spinlock)"),
-    ("001-019", FAILS, [lock("spin", cpu=900), lock("mutex"), lock("fifo", cpu=5000)], "5 µs (first come"),
+    ("001-019", FAILS, [lock("spin", cpu=900), lock("mutex"), lock("fifo", cpu=5000)], "spin: first come"),
     ("001-019", UNKNOWN, [lock("spin", cpu=105), lock("mutex"), lock("fifo")], "overlap"),
     ("001-019", UNKNOWN, [lock("spin", cpu=np.nan), lock("mutex"), lock("fifo")], "overlap"),
     ("001-019", UNKNOWN, [lock("spin", cpu=900), lock("mutex")], "did not measure the lock"),

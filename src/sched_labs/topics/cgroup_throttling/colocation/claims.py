@@ -41,10 +41,10 @@ def _harmed(table: pd.DataFrame) -> pd.Series:
     beside, alone = _row(table, "beside"), _row(table, "alone")
     least, most = tail_ratio(beside, alone)
     if least <= SLOWER:
-        slowed = "slowed" if most <= SLOWER else "may have slowed"
+        slowed, rather = ("slowed", ", if at all") if most <= SLOWER else ("may have slowed", "")
         raise CannotTell(
-            f"The batch job {slowed} the service by less than a quarter, if at all: p99 was {_p99(beside)} "
-            f"and {_p99(alone)}."
+            f"The batch job {slowed} the service by less than a quarter{rather}: p99 was {_p99(beside)} and "
+            f"{_p99(alone)}."
         )
     return beside
 

@@ -76,7 +76,7 @@ def timeline(result: Drawable) -> pd.DataFrame:
 
 @draws(HOG)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
-    """Draw one trial as a timeline, and every stall against period - quota."""
+    """Draw one trial as a timeline, and the median stall of each limit against period - quota."""
     table, line = frame(result), timeline(result)
     period = float(table["period_ns"].max())
     limited = table[table["share_percent"] < 100]
@@ -199,7 +199,7 @@ def _caption(table: pd.DataFrame) -> str:
     grain = axes.time_text(table["tolerance_ns"].max(), 2)
     agree = (
         f"of the {len(told)} limits whose rest is longer than {grain}, a slice of quota and a tick, "
-        f"{near} had stalls no further from it than that"
+        f"{near} had a median stall no further from it than that"
     )
     return (
         f"With {row['share_percent']:g} % of {axes.time_text(row['period_ns'])} the thread stands still for "

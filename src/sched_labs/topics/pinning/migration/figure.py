@@ -19,7 +19,6 @@ from sched_labs.draw.base import (
     columns,
     dashed,
     draws,
-    each,
     highest,
     interval_in_legend,
     machine_name,
@@ -101,8 +100,12 @@ def _limits(table: pd.DataFrame, marks: Sequence[float]) -> tuple[float, float]:
 
 
 def _clear(rows: pd.DataFrame, what: str) -> pd.Series:
-    """Which values stand clear of the noise: their whole interval lies above it."""
-    return rows[f"{what}_lo_ns"] > (rows["floor_ns"] if what == "warmup" else 0)
+    """Which values stand clear of the noise: their whole interval lies above it, and a call that stays is no
+    move.
+    """
+    if what == "warmup":
+        return rows["warmup_lo_ns"] > rows["floor_ns"]
+    return (rows["call_lo_ns"] > 0) & (rows["distance"] != "same_cpu")
 
 
 def _line(ax: Axes, rows: pd.DataFrame, what: str, pale: bool = False, hollow: bool = False) -> None:
@@ -195,10 +198,16 @@ def _caption(table: pd.DataFrame) -> str:
 def _alt(table: pd.DataFrame) -> str:
     parts = ["Line plots with logarithmic axes: what one move costs against the working set, by distance."]
     for (far, touch), rows in table.groupby(["distance", "touch"], sort=False):
-        said = ", ".join(
-            f"{axes.size_text(row.working_set_bytes)} {axes.time_text(row.call_ns, 2)} and "
-            f"{axes.time_text(row.warmup_ns, 2)}{'' if row.seen else ' (no difference seen)'}"
-            for row in each(rows.sort_values("working_set_bytes"))
+        rows = rows.sort_values("working_set_bytes")
+        call, warmup = (
+            [
+                axes.time_text(ns, 2) + ("" if clear else " (no difference seen)")
+                for ns, clear in zip(rows[f"{what}_ns"], _clear(rows, what), strict=True)
+            ]
+            for what in ("call", "warmup")
         )
+        sizes = map(axes.size_text, rows["working_set_bytes"])
+        told = zip(sizes, call, warmup, strict=True)
+        said = ", ".join(f"{size} {move} and {walk}" for size, move, walk in told)
         parts.append(f"To {WORDS.get(str(far), str(far))}, {touch}, the move and the walk: {said}.")
     return " ".join(parts)

@@ -52,7 +52,7 @@ def _packets_by_kworkers(table: pd.DataFrame) -> Verdict:
     threads, fewest, highest = _beyond(_interference(table, 0, *others), table, 0, *others)
     reason = (
         f"{_less(table)}beside a sender of packets softirqs and interrupts took "
-        f"{number_text(interrupts, 2)} ms of each second (interval {_between(least, most)}), "
+        f"{number_text(interrupts, 2)} ms of each second with nice 0 (interval {_between(least, most)}), "
         f"kernel threads {number_text(threads, 2)} ms ({_between(fewest, highest)})."
     )
     return holds_or_fails(fewest > most, least > highest, reason, "The intervals overlap:")

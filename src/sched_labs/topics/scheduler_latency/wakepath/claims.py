@@ -62,8 +62,8 @@ def _histogram_has_it(table: pd.DataFrame) -> Verdict:
     if math.isnan(row.queue_percent):
         raise CannotTell("The stations of the wake-ups were not seen (BPF).")
     reason = (
-        f"of {ns(row.running_at_ns)} a run-queue histogram has {row.queue_percent:.0f} % (interval "
-        f"{row.queue_lo_percent:.0f} to {row.queue_hi_percent:.0f})."
+        f"of the {ns(row.running_at_ns)} of a wake-up of middling length a run-queue histogram has "
+        f"{row.queue_percent:.0f} % (interval {row.queue_lo_percent:.0f} to {row.queue_hi_percent:.0f})."
     )
     return above(row.queue_lo_percent, row.queue_hi_percent, 50, reason)
 

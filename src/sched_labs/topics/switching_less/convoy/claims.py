@@ -169,8 +169,9 @@ def _busy_waiting_burns(table: pd.DataFrame) -> Verdict:
     reason += "."
     if all(spin.cpu_lo_ns_per_item > row.cpu_hi_ns_per_item for row in sleeping):
         return Verdict(HOLDS, reason)
-    if any(spin.cpu_hi_ns_per_item < row.cpu_lo_ns_per_item for row in sleeping):
-        return Verdict(FAILS, reason)
+    dearer = [_WORDS[row.lock] for row in sleeping if spin.cpu_hi_ns_per_item < row.cpu_lo_ns_per_item]
+    if dearer:
+        return Verdict(FAILS, f"{reason} To sleep took more than to spin: {', '.join(dearer)}.")
     raise CannotTell(f"The intervals overlap. {reason}")
 
 

@@ -79,7 +79,10 @@ def _wakes_ksoftirqd(table: pd.DataFrame) -> Verdict:
         raise CannotTell("ksoftirqd is not seen from here, or softirqs are not counted.")
     most, least = busy["ksoftirqd_per_softirq"].max(), busy["ksoftirqd_per_softirq"].min()
     times = number_text(most, 2)
-    reason = f"ksoftirqd was switched {times} times for each softirq that received packets, at most."
+    reason = (
+        f"ksoftirqd was switched {times} times for each softirq that received packets, at most, where they "
+        "were sent without a pause."
+    )
     if most < 0.1:
         return Verdict(FAILS, reason)
     if least > 0.5:
