@@ -26,7 +26,8 @@ def _loop_pays_nothing(table: pd.DataFrame) -> Verdict:
         (loop.switches_hi_per_request < FEW).all(),
         (loop.switches_lo_per_request > 0.5).any(),
         reason,
-        f"It is neither clearly below {FEW:g} nor clearly above 0.5:",
+        f"The intervals reach up to {loop.switches_hi_per_request.max():.2f}, which is neither clearly below "
+        f"{FEW:g} nor clearly above 0.5:",
     )
 
 
@@ -46,7 +47,8 @@ def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
         (loop.switches_lo_per_request >= 0.8).all(),
         least.switches_hi_per_request < 0.5,
         reason,
-        "At some rate it is neither nearly one a request nor clearly less than half:",
+        f"With an interval of {least.switches_lo_per_request:.2f} to {least.switches_hi_per_request:.2f} it "
+        "is neither nearly one a request nor clearly less than half:",
     )
 
 
@@ -58,12 +60,13 @@ def _hundred_to_one(table: pd.DataFrame) -> Verdict:
     if loop.empty:
         raise CannotTell("This run counted no switches of the event loop.")
     least = loop.sort_values("voluntary_share").iloc[0]
+    low = loop.voluntary_lo_share.min()
     reason = f"At the least, {least.voluntary_share:.1%} of the loop's switches are voluntary ({_at(least)})."
     return holds_or_fails(
         (loop.voluntary_lo_share >= 0.99).all(),
         (loop.voluntary_hi_share < 0.99).any(),
         reason,
-        "Somewhere the interval spans 99 %:",
+        f"Somewhere the interval spans 99 %, from {low:.1%} on:",
     )
 
 

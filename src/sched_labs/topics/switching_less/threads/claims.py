@@ -18,6 +18,11 @@ def _default_stacks(table: pd.DataFrame) -> pd.Series:
     return found.iloc[0]
 
 
+def _between(row: pd.Series, what: str) -> str:
+    low, high = (row[f"{what}_{end}_bytes_per_thread"] for end in ("lo", "hi"))
+    return f"{size(low)} to {size(high)}"
+
+
 def _eighty(table: pd.DataFrame) -> Verdict:
     """Statistic: bytes a thread, by interval, within a tenth.  Control: the process before.  Design:
     stacks of 8 MiB, untouched.  Opponent: a thread that works touches more.
@@ -34,7 +39,10 @@ def _eighty(table: pd.DataFrame) -> Verdict:
     wrong = [one.vm_hi_bytes_per_thread < 7.2 * MIB, one.vm_lo_bytes_per_thread > 8.8 * MIB,
              one.rss_hi_bytes_per_thread < 7.2 * KIB, one.rss_lo_bytes_per_thread > 8.8 * KIB]  # fmt: skip
     return holds_or_fails(
-        all(right), any(wrong), reason, "The intervals span a tenth around 8 MiB and 8 KiB."
+        all(right),
+        any(wrong),
+        reason,
+        f"The intervals span a tenth around 8 MiB ({_between(one, 'vm')}) or 8 KiB ({_between(one, 'rss')}):",
     )
 
 
@@ -53,8 +61,8 @@ def _resident_is_all(table: pd.DataFrame) -> Verdict:
     if one.kernel_stack_hi_bytes_per_thread < 0.1 * one.rss_lo_bytes_per_thread:
         return Verdict(HOLDS, reason)
     raise CannotTell(
-        "The kernel's stack is neither surely more than half of the resident part nor surely less than a "
-        f"tenth: {reason}"
+        f"The kernel's stack ({_between(one, 'kernel_stack')}) is neither surely more than half of the "
+        f"resident part ({_between(one, 'rss')}) nor surely less than a tenth: {reason}"
     )
 
 
@@ -78,7 +86,11 @@ def _touch_commits(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if at_once.rss_lo_bytes > 0.5 * asked or last.rss_hi_bytes < 0.5 * asked:
         return Verdict(FAILS, reason)
-    raise CannotTell(reason)
+    raise CannotTell(
+        f"{reason} The intervals of the resident part, {size(at_once.rss_lo_bytes)} to "
+        f"{size(at_once.rss_hi_bytes)} and {size(last.rss_lo_bytes)} to {size(last.rss_hi_bytes)}, are on no "
+        "clear side of a tenth, half and nine tenths of it."
+    )
 
 
 def _ten_us(table: pd.DataFrame) -> Verdict:
