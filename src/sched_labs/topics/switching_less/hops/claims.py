@@ -31,7 +31,7 @@ def _like_a_call(table: pd.DataFrame) -> Verdict:
         return Verdict(FAILS, f"{said}.")
     if (ways.ns_hi_per_hop <= 10).all():
         return Verdict(HOLDS, f"{said}.")
-    dearest = ways.loc[ways.ns_hi_per_hop.idxmax()]
+    dearest = ways.sort_values("ns_hi_per_hop").iloc[-1]
     raise CannotTell(
         f"The intervals span 10 ns ({_short(dearest.ns_lo_per_hop)} to {_short(dearest.ns_hi_per_hop)}, "
         f"{NAMES_OF_HOPS[str(dearest.by)]}): {said}."
