@@ -326,6 +326,7 @@ CASES: list[Case] = [
     ("000-040", FAILS, [back(8 * MIB, 20_000_000)], "8 MiB after 20 ms"),
     ("000-040", FAILS, [back(16 * KIB, 14_000), back(MIB, recovered=False)], "16 KiB after 14 µs"),
     ("000-040", UNKNOWN, [back(64 * KIB, 90_000), back(MIB, recovered=False)], "1 MiB, was not seen to"),
+    ("000-040", FAILS, [back(64 * KIB, 90_000), back(MIB, 3e6, recovered=False)], "1 MiB had not recovered"),
     ("000-040", UNKNOWN, [back(64 * KIB, 52_000)], "spans a limit"),
     ("000-040", UNKNOWN, [back(64 * KIB, 52_000), back(256 * KIB, 300_000)], "spans a limit"),
     ("000-040", UNKNOWN, [back(64 * KIB, 300_000, recovered=False)], "seen to slow down and to recover"),

@@ -218,7 +218,7 @@ def _by_warm_caches(table: pd.DataFrame) -> Verdict:
         raise CannotTell("A side that was pinned moved all the same.")
     times = both.round_trip_ns_two / both.round_trip_ns_one
     reason = (
-        "pinned to a CPU each, where no side ever moves, a round trip takes "
+        "pinned to a CPU each, where no side ever moves, a round trip of threads or of processes takes "
         f"{times.min():.3g} to {times.max():.3g} times as long as on one CPU."
     )
     if (both.round_trip_lo_ns_two > 1.5 * both.round_trip_hi_ns_one).all():

@@ -61,8 +61,8 @@ def _script_three_times(table: pd.DataFrame) -> Verdict:
     """
     _, row = _script(table)
     reason = (
-        f"two threads that yield take {row.ratio:.2f} times as long as one that does not "
-        f"(interval {row.ratio_lo:.2f} to {row.ratio_hi:.2f}), for twice the work."
+        f"with {size(row.buffer_bytes)} two threads that yield take {row.ratio:.2f} times as long as one "
+        f"that does not (interval {row.ratio_lo:.2f} to {row.ratio_hi:.2f}), for twice the work."
     )
     return holds_or_fails(
         row.ratio_lo >= 2.7 and row.ratio_hi <= 3.3,

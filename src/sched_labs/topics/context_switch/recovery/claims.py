@@ -38,11 +38,18 @@ def _first_10k_slow(table: pd.DataFrame) -> Verdict:
 
 def _warm_in_50_to_500_us(table: pd.DataFrame) -> Verdict:
     """Statistic: time until a block of a set is within 5 %, by interval.  Control: the same blocks without a
-    switch.  Design: every size, for the sentence names none: one set on the other side of a limit refutes it.
+    switch.  Design: every size, for the sentence names none: one set on the other side of a limit refutes it,
+    one that had not recovered by then, too.
     Opponent: another limit than 5 % gives another time; of the sets that recovered in time to be seen the
     slow ones are missing, so that a larger set which did not leaves it open.
     """
     least, most = 50_000, 500_000
+    slow = table[table.seen & ~table.recovered & (table.recovered_lo_ns > most)]
+    if len(slow):
+        row = slow.sort_values("working_set_bytes").iloc[-1]
+        return Verdict(
+            FAILS, f"{size(row.working_set_bytes)} had not recovered after {ns(row.recovered_lo_ns)}."
+        )
     found = table[table.seen & table.recovered].sort_values("working_set_bytes")
     if found.empty:
         raise CannotTell("No set of this run was seen to slow down and to recover.")

@@ -250,7 +250,7 @@ def curve(
     if disturbed > 0.05 * measured:
         run.note(
             "flag",
-            f"In {disturbed} of {measured} blocks the kernel counted another number of "
+            f"In {disturbed} of {measured} turns the kernel counted another number of "
             "switches than of hand-overs: another program ran on its CPU.",
         )
 

@@ -32,7 +32,7 @@ KIND = "recovery.curve"
 _COLUMNS = ("working_set_bytes", "block_index", "since_ns", "ratio", "ratio_lo", "ratio_hi", "floor_ratio")
 _SUMMARY = (
     "working_set_bytes", "partner_bytes", "alone_ns_per_access", "first_ratio", "extra_ns", "seen",
-    "recovered_ns", "recovered",
+    "floor_ratio", "recovered_ns", "recovered",
 )  # fmt: skip
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
@@ -156,18 +156,26 @@ def _word(row: Any) -> str:
     start = f"{size}: {axes.number_text(row.first_ratio, 2)} times as long at first"
     if row.recovered:
         return f"{start}, within 5 % after {axes.time_text(row.recovered_ns)}"
+    if row.floor_ratio > recovery.NEAR:
+        return f"{start}; the noise, {row.floor_ratio:.0%}, hides when it comes within 5 %"
     return f"{start}, not seen to come within 5 %"
 
 
 def _caption(sets: pd.DataFrame) -> str:
     slowed = [row for row in each(sets) if row.seen]
     back = [row for row in slowed if row.recovered]
+    if not slowed:
+        return "No working set was seen to slow down after the switch."
+    hidden = [axes.size_text(row.working_set_bytes) for row in slowed if row.floor_ratio > recovery.NEAR]
+    open_ = [axes.size_text(row.working_set_bytes) for row in slowed if not row.recovered]
+    open_ = [size for size in open_ if size not in hidden]
+    unknown = [f"it was not seen for {listed(open_)}"] if open_ else []
+    unknown += [f"the noise hides it for {listed(hidden)}"] if hidden else []
     if not back:
-        return "No working set was seen to slow down after the switch and to recover."
+        return f"When an access is within 5 % of its time alone after a switch: {', and '.join(unknown)}."
     said = [f"{axes.time_text(row.recovered_ns)} for {axes.size_text(row.working_set_bytes)}" for row in back]
     text = f"After a switch it takes {listed(said)} until an access is within 5 % of its time alone"
-    open_ = [axes.size_text(row.working_set_bytes) for row in slowed if not row.recovered]
-    return f"{text}; that was not seen for {listed(open_)}." if open_ else f"{text}."
+    return "; ".join([text, *unknown]) + "."
 
 
 def _alt(sets: pd.DataFrame) -> str:
