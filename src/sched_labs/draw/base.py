@@ -335,11 +335,14 @@ def machine_name(machine: Mapping[str, Any], *, longest: int = 34) -> str:
     return (model if len(model) <= room else f"{model[: room - 1].rstrip()}…") + kernel
 
 
-def provenance(result: Drawable, recorded: Drawable | None) -> str:
-    """Where the numbers come from, why they should be doubted, and where a recorded run comes from."""
+def provenance(result: Drawable, recorded: Drawable | None, *, drawn: bool = True) -> str:
+    """Where the numbers come from, why they should be doubted, and where a recorded run comes from.
+
+    drawn   whether the recorded run stands pale in the figure, or in its caption only
+    """
     parts = [result.provenance_line()]
     if recorded is not None:
-        parts.append(f"Pale, recorded: {recorded.provenance_line()}")
+        parts.append(f"{'Pale, recorded' if drawn else 'Recorded'}: {recorded.provenance_line()}")
     doubts = result.flags
     if doubts:
         more = f" (and {len(doubts) - 3} more)" if len(doubts) > 3 else ""

@@ -39,9 +39,10 @@ def _threads_in_the_way(table: pd.DataFrame) -> Verdict:
         1 - max(0.0, other["share_lo"].to_numpy(float).sum()),
     )
     reason = (
-        f"alone on its CPU the program waited {ns(rows['wait_mean_ns'].iloc[0])} on average, "
+        f"alone, the program waited {ns(rows['wait_mean_ns'].iloc[0])} on average, "
         f"{rows['share']['idle']:.1%} of it while the CPU was idle and {rows['share']['interrupt']:.1%} "
-        f"during interrupts, which leaves {left:.1%} to others (interval {low:.0%} to {high:.0%})."
+        f"during interrupts, which leaves {left:.1%} to others ({low:.0%} to {high:.0%} "
+        "by the ends of both intervals)."
     )
     return above(low, high, 0.5, reason)
 

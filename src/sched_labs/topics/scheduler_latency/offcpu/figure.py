@@ -116,7 +116,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         KIND,
         alt=_alt(table) + also_drawn(None, predictions),
         caption=_caption(table) + in_the_recorded_run(said, _caption(table)),
-        provenance=provenance(result, recorded),
+        provenance=provenance(result, recorded, drawn=False),
         data=table,
         title="Where threads were off the CPU",
     )

@@ -104,7 +104,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         KIND,
         alt=_alt(table) + also_drawn(None, predictions),
         caption=caption + in_the_recorded_run(said, caption),
-        provenance=provenance(result, recorded),
+        provenance=provenance(result, recorded, drawn=False),
         data=table,
         title="Who takes the CPU after whom",
     )
