@@ -7,12 +7,13 @@ the sentence names (*holds here*, *does not hold here*), or it spans it (*cannot
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 
 from ..core.words import number_text
-from .base import FAILS, HOLDS, CannotTell, Verdict
+from .base import FAILS, HOLDS, CannotTell, Verdict, ns
 
 
 def one_row(table: pd.DataFrame, what: str = "", **wanted: object) -> pd.Series:
@@ -89,6 +90,16 @@ def ratio(above: pd.Series, below: pd.Series, stem: str, unit: str) -> tuple[flo
 def at_most(row: pd.Series, stem: str, unit: str, suffix: str = "") -> float:
     """The most that a difference may be: its upper end, but no less than what the noise may hide."""
     return max(float(row[f"{stem}_hi_{unit}{suffix}"]), float(row[f"floor_{unit}{suffix}"]))
+
+
+def between(row: pd.Series, stem: str, unit: str, said: Callable[[float], str] = ns) -> str:
+    """The ends of an interval in words, "2 ms to 3 ms"; `said` puts one of them into words."""
+    return " to ".join(said(float(row[f"{stem}_{end}_{unit}"])) for end in ("lo", "hi"))
+
+
+def ends(row: pd.Series, stem: str = "extra", suffix: str = "") -> str:
+    """The ends of a difference in ns, the upper one no less than what the noise may hide."""
+    return f"{ns(row[f'{stem}_lo_ns{suffix}'])} to {ns(at_most(row, stem, 'ns', suffix))}"
 
 
 def count(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
-from sched_labs.claims.helpers import count, holds_or_fails, more_than, one_row, tail_ratio
+from sched_labs.claims.helpers import between, count, holds_or_fails, more_than, one_row, tail_ratio
 
 SLOWER = 1.25  # times, of p99: what two trials of one way may differ by
 EITHER = "The intervals allow either, more than a quarter or less:"
@@ -26,13 +26,12 @@ def _row(table: pd.DataFrame, way: str) -> pd.Series:
 
 
 def _p99(row: pd.Series) -> str:
-    return f"{ns(row.p99_ns)} ({_WORDS[row.way]}; interval {ns(row.p99_lo_ns)} to {ns(row.p99_hi_ns)})"
+    return f"{ns(row.p99_ns)} ({_WORDS[row.way]}; interval {between(row, 'p99', 'ns')})"
 
 
 def _had(row: pd.Series) -> str:
     return (
-        f"{row.batch_percent:.0f} % of a CPU (interval {row.batch_lo_percent:.0f} to "
-        f"{row.batch_hi_percent:.0f})"
+        f"{row.batch_percent:.0f} % of a CPU (interval {between(row, 'batch', 'percent', '{:.0f}'.format)})"
     )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, yes
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
-from sched_labs.claims.helpers import holds_or_fails, some, within
+from sched_labs.claims.helpers import between, holds_or_fails, some, within
 
 HOG = "quota.hog"
 THREADS = "quota.threads"
@@ -109,7 +109,7 @@ def _as_pinned(table: pd.DataFrame) -> Verdict:
     row = _many(table)
     reason = (
         f"{row.threads:g} threads on {row.cpus:g} CPUs used {ns(row.quota_ns)} up in {ns(row.ran_ns)} "
-        f"(interval {ns(row.ran_lo_ns)} to {ns(row.ran_hi_ns)})."
+        f"(interval {between(row, 'ran', 'ns')})."
     )
     if row.ran_hi_ns < row.quota_ns:
         return Verdict(FAILS, reason)

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
-from sched_labs.claims.helpers import holds_or_fails, one_row, ratio, tail_ratio
+from sched_labs.claims.helpers import between, holds_or_fails, one_row, ratio, tail_ratio
 
 RARE = 5  # percent of the periods: fewer are throttled now and then by chance
 SLOWER = 1.25  # times, of p99: more than one period more or less in a short run
@@ -22,14 +22,12 @@ def _pair(table: pd.DataFrame, runtime: str) -> tuple[pd.Series, pd.Series]:
 
 
 def _p99(row: pd.Series) -> str:
-    return f"{ns(row.p99_ns)} (interval {ns(row.p99_lo_ns)} to {ns(row.p99_hi_ns)})"
+    return f"{ns(row.p99_ns)} (interval {between(row, 'p99', 'ns')})"
 
 
 def _work(row: pd.Series) -> str:
-    return (
-        f"{row.background_percent:.0f} % of a CPU's work (interval {row.background_lo_percent:.0f} to "
-        f"{row.background_hi_percent:.0f}) with"
-    )
+    ends = between(row, "background", "percent", "{:.0f}".format)
+    return f"{row.background_percent:.0f} % of a CPU's work (interval {ends}) with"
 
 
 def _limited(host: pd.Series) -> None:

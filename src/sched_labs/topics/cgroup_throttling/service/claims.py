@@ -9,7 +9,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
-from sched_labs.claims.helpers import holds_or_fails, tail_ratio
+from sched_labs.claims.helpers import between, holds_or_fails, tail_ratio
 
 HOG = "quota.hog"
 THREADS = "quota.threads"
@@ -29,7 +29,7 @@ def _row(table: pd.DataFrame, limit: str, neighbour: str = "idle") -> Any:
 
 
 def _p99(row: Any) -> str:
-    return f"{ns(row.p99_ns)} (interval {ns(row.p99_lo_ns)} to {ns(row.p99_hi_ns)})"
+    return f"{ns(row.p99_ns)} (interval {between(row, 'p99', 'ns')})"
 
 
 def _every_period(table: pd.DataFrame) -> Verdict:
@@ -164,7 +164,7 @@ def _idle_means_no_wait(table: pd.DataFrame) -> Verdict:
 
 
 def _delay(row: Any) -> str:
-    return f"{ns(row.run_delay_ns)} (interval {ns(row.run_delay_lo_ns)} to {ns(row.run_delay_hi_ns)})"
+    return f"{ns(row.run_delay_ns)} (interval {between(row, 'run_delay', 'ns')})"
 
 
 def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import at_most
+from sched_labs.claims.helpers import at_most, ends
 
 
 def _peak(table: pd.DataFrame) -> pd.Series:
     """The row with the largest warm-up."""
     return table.sort_values("extra_ns").iloc[-1]
-
-
-def _ends(row: pd.Series) -> str:
-    """The ends of a warm-up's interval, the upper one no less than what the noise may hide."""
-    return f"{ns(row.extra_lo_ns)} to {ns(at_most(row, 'extra', 'ns'))}"
 
 
 def _of_a_round(table: pd.DataFrame) -> pd.DataFrame:
@@ -43,7 +38,7 @@ def _bursts_are_cheaper(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if burst.extra_lo_ns > 0.9 * single.extra_hi_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals, {_ends(single)} and {_ends(burst)}, overlap: {reason}")
+    raise CannotTell(f"The intervals, {ends(single)} and {ends(burst)}, overlap: {reason}")
 
 
 def _spaced(table: pd.DataFrame) -> pd.DataFrame:
@@ -71,7 +66,7 @@ def _even_costs_the_same_after_any_work(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if near.extra_hi_ns < 0.5 * peak.extra_lo_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals, {_ends(near)} and {_ends(peak)}, span a factor of two: {reason}")
+    raise CannotTell(f"The intervals, {ends(near)} and {ends(peak)}, span a factor of two: {reason}")
 
 
 def _rounds(count: float) -> str:
@@ -98,7 +93,7 @@ def _spacing_without_end(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if last.extra_hi_ns < endless * refilled.extra_lo_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals, {_ends(refilled)} and {_ends(last)}, do not decide: {reason}")
+    raise CannotTell(f"The intervals, {ends(refilled)} and {ends(last)}, do not decide: {reason}")
 
 
 CLAIMS = [

@@ -17,7 +17,7 @@ from sched_labs.claims.base import (
     ns,
     yes,
 )
-from sched_labs.claims.helpers import holds_or_fails
+from sched_labs.claims.helpers import between, holds_or_fails
 from sched_labs.core.words import number_text
 
 
@@ -50,7 +50,7 @@ def _direct_1_to_5_us(table: pd.DataFrame) -> Verdict:
     """
     cells = [_cell(table, mechanism, "threads", "same_cpu") for mechanism in ("pipe", "yield")]
     reason = "; ".join(
-        f"{ns(cell.net_per_switch_ns)} {words}, interval {ns(cell.net_lo_ns)} to {ns(cell.net_hi_ns)}"
+        f"{ns(cell.net_per_switch_ns)} {words}, interval {between(cell, 'net', 'ns')}"
         for cell, words in zip(cells, ("by pipe, with block and wake", "by sched_yield"), strict=True)
     )
     inside = [cell.net_lo_ns >= 1000 and cell.net_hi_ns <= 5000 for cell in cells]
@@ -111,8 +111,7 @@ def _threads_cheaper(table: pd.DataFrame) -> Verdict:
         apart = thread.net_hi_ns < process.net_lo_ns, process.net_hi_ns < thread.net_lo_ns
         cheaper = f"{mechanism} {1 - thread.net_per_switch_ns / process.net_per_switch_ns:+.0%}"
         both = (
-            f"{mechanism} (threads {ns(thread.net_lo_ns)} to {ns(thread.net_hi_ns)}, "
-            f"processes {ns(process.net_lo_ns)} to {ns(process.net_hi_ns)})"
+            f"{mechanism} (threads {between(thread, 'net', 'ns')}, processes {between(process, 'net', 'ns')})"
         )
         found.append((apart, cheaper, both))
     reason = "threads cheaper than processes by: " + ", ".join(text for _, text, _ in found) + "."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
-from sched_labs.claims.helpers import at_most, holds_or_fails, some, within
+from sched_labs.claims.helpers import at_most, between, ends, holds_or_fails, some, within
 
 
 def _times(ratio: float) -> str:
@@ -30,11 +30,6 @@ def _peak(table: pd.DataFrame) -> pd.Series:
     return table.sort_values("extra_ns").iloc[-1]
 
 
-def _ends(row: pd.Series) -> str:
-    """The ends of a warm-up's interval, the upper one no less than what the noise may hide."""
-    return f"{ns(row.extra_lo_ns)} to {ns(at_most(row, 'extra', 'ns'))}"
-
-
 def _constant(table: pd.DataFrame) -> Verdict:
     """Statistic: the warm-ups of the smallest and the largest that are seen.  Control: one and the same
     partner.  Design: random order, each line once.  Opponent: within a factor of two counts as the
@@ -54,7 +49,7 @@ def _constant(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if most.extra_lo_ns > 2 * least.extra_hi_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals, {_ends(least)} and {_ends(most)}, span a factor of two: {reason}")
+    raise CannotTell(f"The intervals, {ends(least)} and {ends(most)}, span a factor of two: {reason}")
 
 
 def _ten_to_hundred(table: pd.DataFrame) -> Verdict:
@@ -106,8 +101,8 @@ def _sequential_shows_it(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if at_most(peak, "extra", "ns", "_sequential") < 0.5 * peak.extra_lo_ns:
         return Verdict(FAILS, reason)
-    ordered = f"{ns(peak.extra_lo_ns_sequential)} to {ns(at_most(peak, 'extra', 'ns', '_sequential'))}"
-    raise CannotTell(f"The intervals, {_ends(peak)} and {ordered}, span one half: {reason}")
+    ordered = ends(peak, suffix="_sequential")
+    raise CannotTell(f"The intervals, {ends(peak)} and {ordered}, span one half: {reason}")
 
 
 def _grows_for_ever(table: pd.DataFrame) -> Verdict:
@@ -160,7 +155,7 @@ def _kernel_evicts(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if peak.kernel_extra_ns < 0.5 * peak.extra_lo_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The interval, {_ends(peak)}, does not tell them apart: {reason}")
+    raise CannotTell(f"The interval, {ends(peak)}, does not tell them apart: {reason}")
 
 
 def _256_kib_in_240_us(table: pd.DataFrame) -> Verdict:
@@ -173,7 +168,7 @@ def _256_kib_in_240_us(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This run did not walk 256 KiB at random.")
     row = _seen(_thorough(found)).iloc[0]
     reason = (
-        f"{ns(row.extra_ns)} ({ns(row.extra_lo_ns)} to {ns(row.extra_hi_ns)}) after a partner of "
+        f"{ns(row.extra_ns)} ({between(row, 'extra', 'ns')}) after a partner of "
         f"{size(row.partner_bytes)}; 120 to 480 µs count as 240 µs."
     )
     return within(row.extra_lo_ns, row.extra_hi_ns, 120_000, 480_000, reason)

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
-from sched_labs.claims.helpers import within
+from sched_labs.claims.helpers import between, within
 
 KIND = "loops.counted"
 COLLECTION = "tsuna/contextswitch, as quoted in a collection of switch benchmarks"
@@ -101,7 +101,7 @@ def _sigoure(table: pd.DataFrame) -> Verdict:
         raise CannotTell("The kernel counted hardly any switches in this loop.")
     text = (
         f"on {_cpus(row)}, {ns(row.counted_ns)} for each switch that was counted (interval "
-        f"{ns(row.counted_lo_ns)} to {ns(row.counted_hi_ns)}), {ns(row.published_ns)} by the collection's "
+        f"{between(row, 'counted', 'ns')}), {ns(row.published_ns)} by the collection's "
         "division by four."
     )
     return within(row.counted_lo_ns, row.counted_hi_ns, 3000, 4300, text)

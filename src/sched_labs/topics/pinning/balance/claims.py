@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import above, holds_or_fails, one_row, ratio
+from sched_labs.claims.helpers import above, between, holds_or_fails, one_row, ratio
 
 from .experiment import NAMES, ODD, SHORT
 
@@ -28,7 +28,7 @@ def _first(row: pd.Series) -> str:
     """When the first hog left, in words."""
     never = f", in {row.stayed_percent:.0f} % of the starts not while they were watched"
     return (
-        f"{ns(row.first_ns)} (interval {ns(row.first_lo_ns)} to {ns(row.first_hi_ns)})"
+        f"{ns(row.first_ns)} (interval {between(row, 'first', 'ns')})"
         + (never if row.stayed_percent else "")
     )  # fmt: skip
 
@@ -85,7 +85,7 @@ def _naps_spread(table: pd.DataFrame) -> Verdict:
     crowded = f"; in {row.crowded_percent:.0f} % of the starts not in time" if row.crowded_percent else ""
     reason = (
         f"the hogs were spread {ns(row.spread_ns)} after they were let go and slept (interval "
-        f"{ns(row.spread_lo_ns)} to {ns(row.spread_hi_ns)}){crowded}."
+        f"{between(row, 'spread', 'ns')}){crowded}."
     )
     return holds_or_fails(row.spread_hi_ns < 1e7, row.spread_lo_ns > 1e7, reason, "The interval spans 10 ms:")
 

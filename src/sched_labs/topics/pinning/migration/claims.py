@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
+from sched_labs.claims.helpers import between
 from sched_labs.core.words import number_text
 
 MOVES = "migration.cost"
@@ -82,7 +83,7 @@ def _cold(table: pd.DataFrame) -> Verdict:
     most = _most(rows, rows.warmup_ns / rows.stay_ns)
     reason = (
         f"the first walk over {size(most.working_set_bytes)} takes {ns(most.warmup_ns)} more after a move, "
-        f"interval {ns(most.warmup_lo_ns)} to {ns(most.warmup_hi_ns)}, and {ns(most.stay_ns)} without one."
+        f"interval {between(most, 'warmup', 'ns')}, and {ns(most.stay_ns)} without one."
     )
     if most.warmup_lo_ns > most.floor_ns and most.warmup_lo_ns > 0.1 * most.stay_ns:
         return Verdict(HOLDS, reason)
@@ -102,8 +103,7 @@ def _half_a_millisecond(table: pd.DataFrame) -> Verdict:
     rows = rows[rows.distance == nearest]
     least, most = _most(rows, -rows.warmup_hi_ns), _most(rows, rows.warmup_lo_ns)
     said = " and ".join(
-        f"{ns(row.warmup_ns)} (interval {ns(row.warmup_lo_ns)} to {ns(row.warmup_hi_ns)}) with "
-        f"{size(row.working_set_bytes)}"
+        f"{ns(row.warmup_ns)} (interval {between(row, 'warmup', 'ns')}) with {size(row.working_set_bytes)}"
         for row in (least, most)
     )
     reason = f"to {FEW[nearest]} the data cost {said}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict, size
+from sched_labs.claims.helpers import between
 from sched_labs.core.words import number_text
 
 NODES = "numa.chase"
@@ -26,7 +27,7 @@ def _decides(rows: pd.DataFrame, inside: pd.Series, outside: pd.Series) -> pd.Da
 def _slower(rows: pd.DataFrame) -> str:
     return "a load from another node takes " + ", ".join(
         f"{row.slowdown_ratio:.2f} times as long with {size(float(row.working_set_bytes))} "
-        f"(interval {number_text(row.slowdown_lo_ratio)} to {number_text(row.slowdown_hi_ratio)})"
+        f"(interval {between(row, 'slowdown', 'ratio', number_text)})"
         for _, row in rows.iterrows()
     )
 

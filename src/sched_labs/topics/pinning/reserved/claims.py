@@ -14,6 +14,7 @@ from sched_labs.claims.base import (
     Claim,
     Verdict,
 )
+from sched_labs.claims.helpers import between
 from sched_labs.core.words import number_text
 
 RESIDENTS = "reserved.residents"
@@ -71,7 +72,7 @@ def _no_ticks_no_calls(table: pd.DataFrame) -> Verdict:
     reason = (
         ", ".join(
             f"{number_text(row.per_s)} {_named(row.kind, row['name'])} (interval "
-            f"{number_text(row.per_lo_s)} to {number_text(row.per_hi_s)})"
+            f"{between(row, 'per', 's', number_text)})"
             for _, row in rows.iterrows()
         )
         + " in a second."

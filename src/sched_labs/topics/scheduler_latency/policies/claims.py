@@ -8,7 +8,15 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, yes
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
-from sched_labs.claims.helpers import above, had_the_cpus, holds_or_fails, one_row, tail_ratio, within
+from sched_labs.claims.helpers import (
+    above,
+    between,
+    had_the_cpus,
+    holds_or_fails,
+    one_row,
+    tail_ratio,
+    within,
+)
 from sched_labs.core.words import number_text
 
 from .experiment import FEWEST_FOR_TAIL, LOADS
@@ -27,7 +35,7 @@ def _fifo_at_once(table: pd.DataFrame) -> Verdict:
     cell = _worker(table, "FIFO", "light")
     reason = (
         f"under FIFO half of a light worker's wake-ups ran within {ns(cell.p50_ns)}, 99 % within "
-        f"{ns(cell.p99_ns)} (interval {ns(cell.p99_lo_ns)} to {ns(cell.p99_hi_ns)}). A millisecond is taken "
+        f"{ns(cell.p99_ns)} (interval {between(cell, 'p99', 'ns')}). A millisecond is taken "
         "for at once."
     )
     if cell.p99_hi_ns < 1e6:
@@ -141,7 +149,7 @@ def _sleeper_fails_the_test(table: pd.DataFrame) -> Verdict:
     cell = _worker(table, "OTHER", "light")
     reason = (
         f"under OTHER half of a light worker's wake-ups ran within {ns(cell.p50_ns)} beside hogs "
-        f"(interval {ns(cell.p50_lo_ns)} to {ns(cell.p50_hi_ns)})."
+        f"(interval {between(cell, 'p50', 'ns')})."
     )
     return holds_or_fails(cell.p50_lo_ns > 1e6, cell.p50_hi_ns < 1e5, reason, "Between at once and a slice:")
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
-from sched_labs.claims.helpers import had_the_cpus, holds_or_fails, one_row, ratio, some, within
+from sched_labs.claims.helpers import between, had_the_cpus, holds_or_fails, one_row, ratio, some, within
 
 BOUND = 1.5  # so many times the turns of the others: a turn ends at a tick, and may be one too long
 
@@ -155,8 +155,8 @@ def _own_slice(table: pd.DataFrame) -> Verdict:
     if longest.stint_hi_ns <= 1.1 * plain.stint_p50_ns:
         return Verdict(FAILS, reason)
     raise CannotTell(
-        f"The intervals overlap, {ns(longest.stint_lo_ns)} to {ns(longest.stint_hi_ns)} and "
-        f"{ns(plain.stint_lo_ns)} to {ns(plain.stint_hi_ns)}: {reason}"
+        f"The intervals overlap, {between(longest, 'stint', 'ns')} and "
+        f"{between(plain, 'stint', 'ns')}: {reason}"
     )
 
 

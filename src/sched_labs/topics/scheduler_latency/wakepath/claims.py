@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import ONE_VM, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import above, holds_or_fails, one_row
+from sched_labs.claims.helpers import above, between, holds_or_fails, one_row
 
 from .experiment import not_idled
 
@@ -34,7 +34,7 @@ def _idle_is_soonest(table: pd.DataFrame) -> Verdict:
     reason = (
         f"half of the threads ran within {ns(idle.p50_ns)} on the idle CPU, within {ns(busy.p50_ns)} on the "
         f"one busy with a thread that gives way; trial by trial sooner by {ns(busy.sooner_ns)} in the "
-        f"median, interval {ns(busy.sooner_lo_ns)} to {ns(busy.sooner_hi_ns)}."
+        f"median, interval {between(busy, 'sooner', 'ns')}."
     )
     return holds_or_fails(busy.sooner_hi_ns < 0, busy.sooner_lo_ns > 0, reason, "The interval spans zero:")
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
-from sched_labs.claims.helpers import holds_or_fails, one_row, tail_ratio, within
+from sched_labs.claims.helpers import between, holds_or_fails, one_row, tail_ratio, within
 
 from .experiment import SLOW_NS
 
@@ -38,7 +38,7 @@ def _waits_beside_idle(table: pd.DataFrame) -> Verdict:
     cell = _woken(table, "idle CPUs")
     reason = (
         f"with idle CPUs half of the wake-ups ran within {ns(cell.p50_ns)}, 99 % within {ns(cell.p99_ns)} "
-        f"(interval {ns(cell.p99_lo_ns)} to {ns(cell.p99_hi_ns)}). Less than a millisecond is taken for no "
+        f"(interval {between(cell, 'p99', 'ns')}). Less than a millisecond is taken for no "
         "wait."
     )
     if cell.p99_hi_ns < 1e6:
@@ -149,7 +149,7 @@ def _idle_wake_2_to_7_us(table: pd.DataFrame) -> Verdict:
     cell = _woken(table, "bound to an idle CPU")
     reason = (
         f"bound to an idle CPU half of the woken threads ran within {ns(cell.p50_ns)}, interval "
-        f"{ns(cell.p50_lo_ns)} to {ns(cell.p50_hi_ns)}."
+        f"{between(cell, 'p50', 'ns')}."
     )
     return within(cell.p50_lo_ns, cell.p50_hi_ns, 2_000, 7_000, reason)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import count, holds_or_fails, one_row
+from sched_labs.claims.helpers import between, count, holds_or_fails, one_row
 
 from .experiment import NAMES
 
@@ -23,7 +23,7 @@ def _switches_of(lock: pd.Series) -> str:
 
 
 def _interval(lock: pd.Series) -> str:
-    return f"{count(lock.switches_lo_per_item)} to {count(lock.switches_hi_per_item)}"
+    return between(lock, "switches", "per_item", count)
 
 
 def _race_makes_switches(table: pd.DataFrame) -> Verdict:

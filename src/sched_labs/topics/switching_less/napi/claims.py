@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import count, holds_or_fails, one_row, tail_ratio, within
+from sched_labs.claims.helpers import between, count, holds_or_fails, one_row, tail_ratio, within
 
 from .experiment import TOLD_NS
 
@@ -19,9 +19,7 @@ def _row(table: pd.DataFrame, way: str, *, hog: bool = True) -> pd.Series:
 
 def _charged(row: pd.Series) -> str:
     shown = "no CPU time that this run shows" if row.hog_lo_ns_per_packet <= 0 else ns(row.hog_ns_per_packet)
-    return (
-        f"{shown} for each packet (interval {ns(row.hog_lo_ns_per_packet)} to {ns(row.hog_hi_ns_per_packet)})"
-    )
+    return f"{shown} for each packet (interval {between(row, 'hog', 'ns_per_packet')})"
 
 
 def _only_its_own(table: pd.DataFrame) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, size
-from sched_labs.claims.helpers import holds_or_fails, one_row, some
+from sched_labs.claims.helpers import between, holds_or_fails, one_row, some
 
 THREAD_COST_ARTICLE = "an article on the costs of threads"
 KIB = 1 << 10
@@ -19,8 +19,7 @@ def _default_stacks(table: pd.DataFrame) -> pd.Series:
 
 
 def _between(row: pd.Series, what: str) -> str:
-    low, high = (row[f"{what}_{end}_bytes_per_thread"] for end in ("lo", "hi"))
-    return f"{size(low)} to {size(high)}"
+    return between(row, what, "bytes_per_thread", size)
 
 
 def _eighty(table: pd.DataFrame) -> Verdict:
@@ -88,7 +87,7 @@ def _touch_commits(table: pd.DataFrame) -> Verdict:
         return Verdict(FAILS, reason)
     raise CannotTell(
         f"{reason} The intervals of the resident part, {size(at_once.rss_lo_bytes)} to "
-        f"{size(at_once.rss_hi_bytes)} and {size(last.rss_lo_bytes)} to {size(last.rss_hi_bytes)}, are on no "
+        f"{size(at_once.rss_hi_bytes)} and {between(last, 'rss', 'bytes', size)}, are on no "
         "clear side of a tenth, half and nine tenths of it."
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import count, one_row
+from sched_labs.claims.helpers import between, count, one_row
 
 
 def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
@@ -22,8 +22,8 @@ def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
         return Verdict(FAILS, reason)
     if own.bursts_hi_per_event < 2 / own.threads:
         return Verdict(HOLDS, reason)
-    between = f"{count(own.bursts_lo_per_event)} to {count(own.bursts_hi_per_event)}"
-    raise CannotTell(f"Neither surely more than one for two events nor one for all ({between}): {reason}")
+    ends = between(own, "bursts", "per_event", count)
+    raise CannotTell(f"Neither surely more than one for two events nor one for all ({ends}): {reason}")
 
 
 def _together_is_cheaper(table: pd.DataFrame) -> Verdict:
@@ -36,8 +36,8 @@ def _together_is_cheaper(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if one.cpu_ns_lo_per_event > own.cpu_ns_hi_per_event:
         return Verdict(FAILS, reason)
-    between = [f"{ns(row.cpu_ns_lo_per_event)} to {ns(row.cpu_ns_hi_per_event)}" for row in (own, one)]
-    raise CannotTell(f"The intervals overlap ({' and '.join(between)}). {reason}")
+    both = " and ".join(between(row, "cpu_ns", "per_event") for row in (own, one))
+    raise CannotTell(f"The intervals overlap ({both}). {reason}")
 
 
 CLAIMS = [
