@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 import traceback
@@ -25,8 +26,24 @@ _LAST_CPU = Path("/sys/devices/system/cpu/cpu1/online")
 _DAY_S = 86_400.0
 
 
+def _last_cpu(state: str) -> None:
+    """Take the last CPU away, or give it back.
+
+    The kernel is busy while a driver that starts has switched hotplug off (`cpu_hotplug_disable()`): again.
+    """
+    end = time.monotonic() + 10
+    while True:
+        try:
+            _LAST_CPU.write_text(state)
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > end:
+                raise
+        time.sleep(0.05)
+
+
 def _cpu_goes() -> None:
-    _LAST_CPU.write_text("0")
+    _last_cpu("0")
 
 
 def _clock_is_set() -> None:
@@ -79,7 +96,7 @@ def _case(kind: str, fault: str) -> dict[str, Any]:
         ended = _run(kind)
     finally:
         Workload.go = go  # type: ignore[method-assign]
-        _LAST_CPU.write_text("1")
+        _last_cpu("1")
         if fault == "the clock is set":
             time.clock_settime(time.CLOCK_REALTIME, time.time() + _DAY_S)
     left = [str(path) for path in _GROUPS.glob("**/sched-labs*")] + _marked()
