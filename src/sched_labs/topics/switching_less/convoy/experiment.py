@@ -76,7 +76,8 @@ def summarise(result: Result) -> pd.DataFrame:
                 **stats.in_columns("cpu", "ns_per_item", used),
                 "p50_ns": float(part.p50_ns.median()),
                 "p99_ns": float(part.p99_ns.median()),
-                "max_ns": float(part.max_ns.median()),
+                # The upper edge of the last bin may lie beyond the end of the run.
+                "max_ns": float(np.minimum(part.max_ns, part.elapsed_ns).median()),
                 "finished_share": float(part.finished.mean()),
                 "trials": len(part),
             }
@@ -197,6 +198,7 @@ def _java(run: Run, producers: int, items: int, tries: int, budget_ms: int) -> N
             run.note("missing", f"Java's ReentrantLock was not measured: {error.what}")
             return
         run.add(_rows(records, trial, producers, alone=False))
+    run.note("info", f"Trials of each of Java's locks: {trials}.")
 
 
 def _check(locks: Sequence[str], producers: int, items: int, tries: int, trials: int, budget_ms: int) -> None:
