@@ -1,7 +1,7 @@
 """How often players find the cause of an incident: one who follows the book's order, and some who do not.
 
     python benchmarks/incidents.py --seeds 3 [--story ledger segments] [--cause lock]
-    python benchmarks/incidents.py --seeds 20 --kept plays.jsonl --minutes 8   # again, until all are there
+    python benchmarks/incidents.py --seeds 20 --kept benchmarks/recorded/incidents.jsonl --minutes 8
 
 Starts one variant after the other, about 25 seconds each; those with the fewest plays come first.
 What did not start, as on a machine that is too busy, counts for nobody, and is tried again next time.

@@ -3,7 +3,7 @@
     python benchmarks/labs.py                       # every answer of every lab, ROUNDS times
     python benchmarks/labs.py convoy --rounds 5     # one lab
     python benchmarks/labs.py --load 2              # beside two programs that never sleep
-    python benchmarks/labs.py --kept checks.jsonl --minutes 30     # again, until all are there
+    python benchmarks/labs.py --kept benchmarks/recorded/labs.jsonl --minutes 30   # until all are there
 
 Right are a lab's solution and what lies in tests/lab_answers/LAB/right; wrong are its starter and what lies
 in tests/lab_answers/LAB/wrong.  On a quiet machine a right answer passes each time; beside a load it passes,
@@ -42,7 +42,7 @@ class Answer:
     lab: labs.Lab
     folder: Path
     right: bool
-    checks: list[dict[str, str]] = field(default_factory=list)  # `outcome` and the report that `said` it
+    checks: list[dict[str, str]] = field(default_factory=list)  # `outcome`; the report where it is a surprise
 
     @property
     def name(self) -> str:
@@ -60,12 +60,15 @@ class Answer:
             said = str(report)
         except SchedLabError as error:
             outcome, said = "broke", str(error)
-        return {"outcome": outcome, "said": said}
+        return {"outcome": outcome} if outcome == self.deserves else {"outcome": outcome, "said": said}
+
+    @property
+    def deserves(self) -> str:
+        return "passed" if self.right else "not yet"
 
     def as_it_should(self, loaded: bool) -> bool:
         """Whether every check ended as its answer deserves."""
-        allowed = {"passed"} if self.right else {"not yet"}
-        return set(self.ended) <= allowed | ({"not judged"} if loaded else set())
+        return set(self.ended) <= {self.deserves} | ({"not judged"} if loaded else set())
 
 
 def fingerprint(lab: labs.Lab, load: int) -> str:
@@ -117,7 +120,8 @@ def main() -> int:
         good = answer.as_it_should(options.load > 0)
         print(f"  {'      ' if good else 'WRONG '} {answer.name:<50} {dict(answer.ended)}")
         if not good:
-            for outcome, text in {check["outcome"]: check["said"] for check in answer.checks}.items():
+            surprises = {check["outcome"]: check["said"] for check in answer.checks if "said" in check}
+            for outcome, text in surprises.items():
                 print(f"           {outcome}:\n{text}")
     left = sum(len(seeds) - len(answer.checks) for answer in tried)
     if left:

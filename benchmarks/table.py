@@ -92,14 +92,18 @@ def show(lines: Sequence[Line]) -> None:
         print("  ".join([*cells, row[4]]).rstrip())
 
 
+def here() -> str:
+    """This machine in words."""
+    facts = survey().provenance()
+    return f"{facts['cpu_model']}, {facts['cpus']} CPUs, {facts['hypervisor']}, Linux {facts['kernel']}"
+
+
 def keep(path: Path, command: str, lines: Sequence[Line], doubts: Sequence[str]) -> None:
     """Write the table for the page that shows the last one, with where and when it was measured."""
-    facts = survey().provenance()
-    machine = f"{facts['cpu_model']}, {facts['cpus']} CPUs, {facts['hypervisor']}, Linux {facts['kernel']}"
     table = {
         "command": command,
         "measured_at": store.now(),
-        "machine": machine,
+        "machine": here(),
         "doubts": list(doubts),
         "lines": [asdict(line) for line in lines],
     }
