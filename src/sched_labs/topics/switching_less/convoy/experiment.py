@@ -77,7 +77,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "p50_ns": float(part.p50_ns.median()),
                 "p99_ns": float(part.p99_ns.median()),
                 # The upper edge of the last bin may lie beyond the end of the run.
-                "max_ns": float(np.minimum(part.max_ns, part.elapsed_ns).median()),
+                "max_ns": float(part.max_ns.clip(upper=part.elapsed_ns).median()),
                 "finished_share": float(part.finished.mean()),
                 "trials": len(part),
             }
