@@ -120,6 +120,7 @@ def test_the_figure_of_the_regimes(regimes: Result) -> None:
     drawn(regimes)
     shares = regimes.plot().data.groupby(["placement", "regime", "mode"])["share_percent"].sum()
     assert np.allclose(shares, 100)
+    assert regimes.plot().alt.count("half within") <= len(shares)  # of what is drawn only
 
 
 # ---- slices -----------------------------------------------------------------------------------------------

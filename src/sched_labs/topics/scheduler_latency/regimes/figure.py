@@ -112,7 +112,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         drawing.legend(handles=_handles(table, recorded, marks), loc="outside upper left", ncols=1)
     return Figure(
         drawing,
-        alt=_alt(summary),
+        alt=_alt(table, summary),
         caption=_caption(summary),
         data=table,
         title="Waits for a CPU, by regime",
@@ -182,8 +182,9 @@ def _caption(summary: pd.DataFrame) -> str:
     light, full = (_half(summary, "sleep", "spread", regime) for regime in ("light", "oversubscribed"))
     if math.isfinite(light) and math.isfinite(full):
         parts.append(
-            f"Spread over the CPUs, half of the wake-ups waited at most {axes.time_text(light)} in the light "
-            f"regime, {axes.time_text(full)} with four sleepers for each CPU"
+            "Spread over the CPUs, half of the waits of sleeping workers took at most "
+            f"{axes.time_text(light)} in the light regime, {axes.time_text(full)} with four of them for each "
+            "CPU"
         )
     pinned = _half(summary, "yield", "pinned", "oversubscribed")
     if math.isfinite(pinned):
@@ -197,9 +198,10 @@ def _caption(summary: pd.DataFrame) -> str:
     return f"{'; '.join(parts)}."
 
 
-def _alt(summary: pd.DataFrame) -> str:
+def _alt(table: pd.DataFrame, summary: pd.DataFrame) -> str:
     parts = ["Histograms of waits on one logarithmic time axis, a panel for each regime and placement."]
-    for row in each(summary.dropna(subset=["p50_ns"])):
+    drawn = table[["mode", "placement", "regime"]].drop_duplicates()
+    for row in each(summary.dropna(subset=["p50_ns"]).merge(drawn)):
         parts.append(
             f"{row.workers} worker{'' if row.workers == 1 else 's'}, {row.regime}, {row.placement}, "
             f"{row.mode}: half within {axes.time_text(row.p50_ns)}, 99 % within {axes.time_text(row.p99_ns)}."
