@@ -70,7 +70,7 @@ KNOBS = (
     _sysctl("cfs_bandwidth_slice_us", "us", "this kernel was built without CPU quotas"),
     _sysctl("autogroup_enabled"),
     _sysctl("schedstats", "", "this kernel was built without CONFIG_SCHEDSTATS"),
-    _sysctl("energy_aware", "", "only machines with an energy model have it"),
+    _sysctl("energy_aware", "", "only kernels built with energy models and schedutil have it"),
     _sysctl("util_clamp_min", "", "this kernel was built without CONFIG_UCLAMP_TASK"),
     _sysctl("util_clamp_max", "", "this kernel was built without CONFIG_UCLAMP_TASK"),
     _sysctl("util_clamp_min_rt_default", "", "this kernel was built without CONFIG_UCLAMP_TASK"),
