@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import count, holds_or_fails, one_row, tail_ratio
+from sched_labs.claims.helpers import between, count, holds_or_fails, one_row, tail_ratio
 
 ONE_WORKER = "There was one worker only."
 _WORDS = {
@@ -67,7 +67,10 @@ def _even_is_quick(table: pd.DataFrame) -> Verdict:
         f"one quick request in a hundred took {ns(own.p99_ns)} or more with a socket for each worker, "
         f"{ns(one.p99_ns)} from one socket with EPOLLEXCLUSIVE."
     )
-    return holds_or_fails(most < 1, least > 1, reason, "The intervals allow either:")
+    unclear = (
+        f"The intervals allow either ({count(least)} to {count(most)} times as long with a socket for each):"
+    )
+    return holds_or_fails(most < 1, least > 1, reason, unclear)
 
 
 def _shared_wakes_one(table: pd.DataFrame) -> Verdict:
@@ -83,10 +86,12 @@ def _shared_wakes_one(table: pd.DataFrame) -> Verdict:
         f"switches of all workers for each request: {count(row.switches_per_request)} from one epoll "
         f"instance, {count(one.switches_per_request)} with a socket for each."
     )
+    ends = " and ".join(between(way, "switches", "per_request", count) for way in (row, one))
     return holds_or_fails(
         row.switches_hi_per_request < one.switches_lo_per_request + 0.5,
         row.switches_lo_per_request > one.switches_hi_per_request + 0.5,
         reason,
+        f"The intervals ({ends}) lie on no clear side of half a switch more:",
     )
 
 

@@ -46,7 +46,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     table = frame(result)
     said = ", ".join(
         f"{NAMES.get(str(row.way), str(row.way))} {axes.number_text(100 * row.busiest_share, 2)} % and "
-        f"{axes.time_text(row.p99_ns, 2)}"
+        f"{axes.time_text(row.p99_ns)}"
         for row in each(table)
     )
     return dot_figure(

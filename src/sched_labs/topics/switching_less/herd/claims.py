@@ -5,16 +5,19 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import WEB_COURSE, CannotTell, Claim, Verdict
-from sched_labs.claims.helpers import count, holds_or_fails, one_row
+from sched_labs.claims.helpers import between, count, holds_or_fails, one_row
 
 _WORDS = {"exclusive": "with the flag", "own": "without the flag, each with a source of its own"}
-SPANS = "The interval spans two switches:"
 
 
 def _woken(table: pd.DataFrame, by: str) -> tuple[pd.Series, str]:
     way = one_row(table, f"threads {_WORDS[by]}", by=by)
     said = f"{way.threads} threads {_WORDS[by]}: {count(way.switches_per_event)}"
     return way, f"Switches for each event among {said}."
+
+
+def _spans(way: pd.Series) -> str:
+    return f"The interval spans two switches ({between(way, 'switches', 'per_event', count)}):"
 
 
 def _flag_wakes_one(table: pd.DataFrame) -> Verdict:
@@ -24,7 +27,7 @@ def _flag_wakes_one(table: pd.DataFrame) -> Verdict:
     way, reason = _woken(table, "exclusive")
     if way.threads < 3:
         raise CannotTell(f"Too few threads to tell. {reason}")
-    return holds_or_fails(way.switches_hi_per_event <= 2, way.switches_lo_per_event > 2, reason, SPANS)
+    return holds_or_fails(way.switches_hi_per_event <= 2, way.switches_lo_per_event > 2, reason, _spans(way))
 
 
 def _flag_helps_connections(table: pd.DataFrame) -> Verdict:
@@ -34,7 +37,7 @@ def _flag_helps_connections(table: pd.DataFrame) -> Verdict:
     way, reason = _woken(table, "own")
     if way.threads < 3:
         raise CannotTell(f"Too few threads to tell. {reason}")
-    return holds_or_fails(way.switches_lo_per_event > 2, way.switches_hi_per_event <= 2, reason, SPANS)
+    return holds_or_fails(way.switches_lo_per_event > 2, way.switches_hi_per_event <= 2, reason, _spans(way))
 
 
 CLAIMS = [
