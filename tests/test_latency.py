@@ -527,6 +527,10 @@ def test_no_period_where_there_is_none() -> None:
     found, _, strength = period(random, 1e9)
     assert np.isnan(found) and strength < 0.8
     assert period(np.arange(5.0), 1e9)[2] == 0
+    # So many that chance fills most teeth of a comb of 3 ms; a clock among them is found all the same.
+    many = np.random.default_rng(0).uniform(0, 0.4e9, 2800)
+    assert np.isnan(period(np.sort(many), 0.4e9)[0])
+    assert period(np.sort([*many, *comb(4e6, 0.4e9, 1)]), 0.4e9)[0] == pytest.approx(4e6, rel=0.01)
     for too_short in (-5e6, 0.0, 1e6):  # others had the CPU for nearly all of the time, or past the end
         assert np.isnan(period(random, too_short)[0])
 

@@ -10,13 +10,16 @@ from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
 from sched_labs.claims.helpers import within
 
+from .experiment import STRONG
+
 
 def _tick(table: pd.DataFrame) -> pd.Series:
     row = table.iloc[0]
     if row.lost_percent > 10:
-        raise CannotTell(f"Other programs had the CPU for {row.lost_percent:.0f} % of the time.")
+        raise CannotTell(f"Something else had the CPU for {row.lost_percent:.0f} % of the time.")
     if math.isnan(row.period_ns):
-        raise CannotTell(f"The gaps share no period: the best comb is {row.strength:.0%} full.")
+        luck = ", as chance alone fills it" if row.strength >= STRONG else ""
+        raise CannotTell(f"The gaps share no period: the best comb is {row.strength:.0%} full{luck}.")
     return row
 
 
@@ -33,8 +36,8 @@ def _kernels_tick(table: pd.DataFrame) -> pd.Series:
     if row.interrupts_per_period < OWN_LEAST:
         raise CannotTell(
             f"The regular gaps come every {ns(row.period_ns)}, with {row.interrupts_per_period:.2f} timer "
-            "interrupts of this kernel for each: what takes the CPU so regularly is below it, such as a "
-            "hypervisor."
+            "interrupts of this kernel for each: what takes the CPU so regularly is something else than its "
+            "tick, such as a hypervisor."
         )
     if row.interrupts_per_period > OWN_MOST:
         raise CannotTell(

@@ -27,7 +27,9 @@ CHUNK = 20  # steps of burn.c between two looks at the clock: some tens of nanos
 MOST_GAPS = 200_000
 LOWEST_HZ, HIGHEST_HZ = 50.0, 2500.0  # slower than any tick that is built, faster than any
 BINS = 40  # of a period; two neighbours count as one place in it
-STRONG = 0.8  # the part of a comb's teeth from which its period counts as found
+STRONG = 0.8  # the part of a comb's teeth from which its period counts as found, beyond what chance fills
+# Where gaps are many, some comb is full by chance: hundreds of thousands are tried, by frequency and place.
+LUCK = 1e-9
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -39,7 +41,8 @@ def summarise(result: Result) -> pd.DataFrame:
     lost_percent           part of the time that the gaps took
     period_ns, period_lo_ns, period_hi_ns   the period that the gaps share: median over the trials, 95 %
                            interval; missing where no trial found one
-    strength               the part of the period's points in time at which there was a gap
+    strength               the part of the period's points in time at which there was a gap; without a period,
+                           of the fullest comb's
     in_phase_p50_ns        half of the gaps that keep to the period are not longer
     tick_ns                1 / HZ as the machine survey measured it; missing if unknown
     timer_interrupts       interrupts of the CPU's own timer while it was measured; missing where not told
@@ -70,7 +73,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "period_ns": period[0],
                 "period_lo_ns": period[1],
                 "period_hi_ns": period[2],
-                "strength": float(np.median([t["strength"] for t in periods])),
+                "strength": float(np.median([t["strength"] for t in found or periods])),
                 "in_phase_p50_ns": phase,
                 "tick_ns": 1e9 / hz if hz else math.nan,
                 "timer_interrupts": _or_nan(known["timer_interrupts"]),
@@ -118,8 +121,8 @@ def gaps(
     The table found has each trial's period_ns, phase and strength.  Facts: threshold_ns, from which on a
     pause is a gap; timer_interrupts and device_interrupts of this CPU meanwhile, as the kernel counts them.
     Method: the points in time of the gaps without a switch are folded with every period from 0.4 to 20 ms;
-    the shortest one counts for which at least 80 % of the teeth of one comb have a gap.  A comb of half the
-    period would be half empty.
+    the shortest one counts for which at least 80 % of the teeth of one comb have a gap, beyond what so many
+    gaps fill by chance.  A comb of half the period would be half empty.
     """
     trials = run.choose(tiny=1, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.3, quick=0.4, full=3.0) if duration_s is None else duration_s
@@ -159,7 +162,7 @@ def gaps(
         run.tables["found"].append(
             {
                 "trial": trial,
-                "period_ns": period_ns if strength >= STRONG else None,
+                "period_ns": period_ns if math.isfinite(period_ns) else None,
                 "phase": phase,
                 "strength": strength,
             }
@@ -181,8 +184,8 @@ def period(at_ns: NDArray[np.float64], watched_ns: float) -> tuple[float, float,
     """The shortest period whose comb the points in time fill: (period in ns, phase in turns, strength).
 
     watched_ns is the time in which points could be seen.  Strength is the part of the comb's teeth that have
-    a point.  NaN where no comb is filled, with the strength of the best, and where nearly all of the time
-    belonged to others: less than one period of the slowest comb is no time to see one.
+    a point.  NaN where no comb is filled beyond chance, with the strength of the fullest, and where nearly
+    all of the time belonged to others: less than one period of the slowest comb is no time to see one.
     """
     if at_ns.size < 8 or watched_ns * LOWEST_HZ < 1e9:
         return math.nan, 0.0, 0.0
@@ -193,14 +196,32 @@ def period(at_ns: NDArray[np.float64], watched_ns: float) -> tuple[float, float,
     frequency_hz = HIGHEST_HZ
     while frequency_hz > LOWEST_HZ:
         strength, phase = _filled(at_s, frequency_hz, watched_s)
-        if strength >= STRONG:
+        if _stands_out(at_s, frequency_hz, watched_s, strength, phase):
             fine = np.linspace(frequency_hz - 2 * step_hz, frequency_hz + step_hz, 61)
             tried = [(*_filled(at_s, f, watched_s), float(f)) for f in fine]
             strength, phase, frequency_hz = _shortest(max(tried), at_s, watched_s, step_hz)
             return 1e9 / frequency_hz, (phase + start * frequency_hz / 1e9) % 1, min(1.0, strength)
         best = max(best, (strength, frequency_hz, phase))
         frequency_hz -= step_hz
-    return math.nan, 0.0, best[0]
+    return math.nan, 0.0, min(1.0, best[0])
+
+
+def _stands_out(
+    at_s: NDArray[np.float64], frequency_hz: float, watched_s: float, strength: float, phase: float
+) -> bool:
+    """Whether a comb is full, and the points beside its teeth are too few to fill as much of it by chance."""
+    if strength < STRONG:
+        return False
+    teeth, strength = watched_s * frequency_hz, min(1.0, strength)
+    turns = at_s * frequency_hz - phase
+    beside = int((np.abs(turns - np.round(turns)) > 1 / BINS).sum())
+    chance = 1 - math.exp(-beside / teeth * 2 / (BINS - 2))  # of a point in a tooth
+    if strength - chance < STRONG * (1 - chance):
+        return False
+    # Chernoff's bound: so many teeth or more have a point by chance with at most this probability.
+    told = strength * math.log(strength / chance) if chance else math.inf
+    told += (1 - strength) * math.log((1 - strength) / (1 - chance)) if strength < 1 else 0.0
+    return math.exp(-teeth * told) < LUCK
 
 
 def _shortest(
@@ -214,7 +235,8 @@ def _shortest(
     for times in range(int(HIGHEST_HZ / comb[2]), 1, -1):
         fine = np.linspace(times * comb[2] - step_hz, times * comb[2] + step_hz, 61)
         tried = max((*_filled(at_s, f, watched_s), float(f)) for f in fine)
-        if tried[0] >= STRONG:
+        strength, phase, frequency_hz = tried
+        if _stands_out(at_s, frequency_hz, watched_s, strength, phase):
             return tried
     return comb
 

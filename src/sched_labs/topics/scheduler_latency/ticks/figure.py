@@ -65,24 +65,29 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             *above,
             ax.scatter(
                 shown["phase_percent"], shown["gap_ns"], s=16, linewidth=0, alpha=0.6,
-                color=style.colour(style.PREEMPTED), label="a gap: something else had the CPU",
+                color=style.colour(style.PREEMPTED),
+                label="a gap: something else had the CPU"
+                + (f" ({len(shown):,} of {len(table):,} drawn)" if len(shown) < len(table) else ""),
             )
         ]  # fmt: skip
         if recorded is not None:
             other = float(recorded.summary()["in_phase_p50_ns"].iloc[0])
             if math.isfinite(other):
-                name = f"half of the tick's gaps, recorded: {machine_name(recorded.machine)}"
+                name = f"half of the regular gaps, recorded: {machine_name(recorded.machine)}"
                 handles.append(ax.axhline(other, color=style.colour(style.RECORDED), linewidth=3, label=name))
         ax.set_xlim(0, 100)
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} %"))
         ax.set_xlabel(_across(row))
         ax.set_ylabel("length of the gap")
         drawing.legend(handles=handles, loc="outside upper left", ncols=1)
+    of = f"{len(shown):,}" if len(shown) == len(table) else f"{len(shown):,} of {len(table):,}"
+    found = math.isfinite(row["period_ns"])
     return Figure(
         drawing,
         alt=(
-            f"Above, the period found, on a logarithmic axis. Below, a scatter plot of {len(table):,} gaps: "
-            f"length against place in the period. {_caption(row)}"
+            f"{'Above, the period found' if found else 'Above, no period'}, on a logarithmic axis. Below, a "
+            f"scatter plot of {of} gaps: length against {'place in the period' if found else 'time'}. "
+            f"{_caption(row)}"
         ),
         caption=_caption(row),
         data=table,
