@@ -201,6 +201,7 @@ CASES: list[Case] = [
     ("000-108", UNKNOWN, observers(runqlat=(250, 300, 350), perf=(100, 400, 900)), "overlap"),
     ("000-108", UNKNOWN, observers(runqlat=(250, 300, 350)), "no perf"),
     ("002-020", FAILS, rows("alone", {"idle": 0.6, "interrupt": 0.3}), "60.0% of it while the CPU was idle"),
+    ("002-020", FAILS, rows("alone", {"idle": 0.5054, "interrupt": 0.2994}), "which leaves 19.6% to others"),
     ("002-020", HOLDS, rows("alone", {"other_task": 0.9, "idle": 0.1}), "10.0% of it"),
     ("002-020", UNKNOWN, rows("alone", {"idle": 0.3, "interrupt": 0.2}), "spans 0.5"),
     ("002-020", UNKNOWN, rows("alone", {"idle": 0.9}, waits=5), "too few"),

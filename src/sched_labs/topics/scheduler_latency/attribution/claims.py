@@ -32,7 +32,7 @@ def _threads_in_the_way(table: pd.DataFrame) -> Verdict:
     """
     rows = _of(table, "alone")
     other = rows.loc[["idle", "interrupt"]]
-    left = 1 - other["share"].sum()
+    shares = [round(100 * float(rows["share"][name]), 1) for name in ("idle", "interrupt")]
     # The two parts share their trials, so the sum of their intervals is wider than the interval of their sum.
     low, high = (
         1 - min(1.0, other["share_hi"].to_numpy(float).sum()),
@@ -40,8 +40,8 @@ def _threads_in_the_way(table: pd.DataFrame) -> Verdict:
     )
     reason = (
         f"alone, the program waited {ns(rows['wait_mean_ns'].iloc[0])} on average, "
-        f"{rows['share']['idle']:.1%} of it while the CPU was idle and {rows['share']['interrupt']:.1%} "
-        f"during interrupts, which leaves {left:.1%} to others ({low:.0%} to {high:.0%} "
+        f"{shares[0]:.1f}% of it while the CPU was idle and {shares[1]:.1f}% during interrupts, which "
+        f"leaves {max(0.0, 100 - sum(shares)):.1f}% to others ({low:.0%} to {high:.0%} "
         "by the ends of both intervals)."
     )
     return above(low, high, 0.5, reason)

@@ -170,17 +170,19 @@ def _inside(table: pd.DataFrame, thread: Any) -> pd.DataFrame:
 
 def _caption(table: pd.DataFrame) -> str:
     share = _share(table)
-    waiting, asleep_ns, woken_ns = [], 0.0, 0.0
+    waiting, waited_ns, asleep_ns, woken_ns = [], 0.0, 0.0, 0.0
     for thread in each(table[table["depth"] == 0]):
         states = _inside(table[table["depth"] == 1], thread).groupby("state")["off_cpu_ns"].sum()
         if states.get("runnable", 0) > states.sum() / 2:
             waiting.append(f"the {thread.name}")
+            waited_ns += states.reindex(["runnable", "woken"]).sum()
         else:
             asleep_ns, woken_ns = asleep_ns + states.sum(), woken_ns + states.get("woken", 0)
-    waits = 100 * (share["runnable"] + share["woken"])
-    said = f"{waits:.0f} % of the time off the CPU was spent waiting for one"
+    waits = share["runnable"] + share["woken"]
+    said = f"{100 * waits:.0f} % of the time off the CPU was spent waiting for one"
     if waiting:
-        said += f", most of it by {listed(waiting)}"
+        most = waited_ns > waits * table.loc[table["depth"] == 1, "off_cpu_ns"].sum() / 2
+        said += f", {'most' if most else 'a part'} of it by {listed(waiting)}"
     if not asleep_ns:
         return f"{said}."
     who = "the others" if waiting else "them"

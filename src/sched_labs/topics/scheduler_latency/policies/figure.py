@@ -215,7 +215,7 @@ def draw_hog(result: Drawable, recorded: Drawable | None, predictions: Predictio
         handles += [ax.axvline(share, label=text, **dashed()) for text, share in marks]
         ax.set_xlim(0, max([100.0, *(1.03 * share for _, share in marks)]))
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} %"))
-        ax.set_xlabel("share of the CPU")
+        ax.set_xlabel("of what the two had of their CPU")
         drawing.legend(handles=handles, loc="outside upper left", ncols=1)
     return Figure(
         drawing,
@@ -238,7 +238,7 @@ def _hog_caption(table: pd.DataFrame) -> str:
     row = table.iloc[-1]
     return (
         f"In the pair {row['pair']} the second hog gets {axes.number_text(row['second_percent'], 2)} % of "
-        f"the CPU, and once waited {axes.time_text(row['longest_gap_ns'])} for it."
+        f"what the two have of their CPU, and once waited {axes.time_text(row['longest_gap_ns'])} for it."
     )
 
 
