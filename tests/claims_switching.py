@@ -207,8 +207,10 @@ THREAD_CASES: list[Case] = [
 ]  # fmt: skip
 
 
-def batch(events: int, wakeups: float, cpu: float = 5000, half: float = 0.1) -> Row:
-    row: Row = {"batch_events": events}
+def batch(
+    events: int, wakeups: float, cpu: float = 5000, half: float = 0.1, period_ns: float = 100_000
+) -> Row:
+    row: Row = {"batch_events": events, "period_ns": period_ns}
     for stem, value in (("wakeups{}_per_event", wakeups), ("cpu_ns{}_per_event", cpu)):
         for part, number in zip(("", "_lo", "_hi"), around(value, half), strict=True):
             row[stem.format(part)] = number
@@ -380,6 +382,7 @@ WAKING_CASES: list[Case] = [
     ("000-091", FAILS, [batch(1, 1, 13_000), LARGE], "1,000, 3 µs of CPU time an event"),
     ("000-091", UNKNOWN, [batch(1, 1, 20_000), LARGE], "(interval 7 µs to 13 µs)"),
     ("000-091", UNKNOWN, [batch(1, 1, 20_000), batch(1000, 0.001)], "was not about 10 µs"),
+    ("000-091", UNKNOWN, [batch(1, 1, 30_000, period_ns=1e6), LARGE], "were 1,000 wake-ups a second, not"),
     ("exclusive", HOLDS, [herd("exclusive", 1.1)], "among 8 threads with the flag: 1.1"),
     ("exclusive", FAILS, [herd("exclusive", 8)], "with the flag: 8"),
     ("exclusive", UNKNOWN, [herd("exclusive", 2)], "two switches (1.8 to 2.2): Switches"),

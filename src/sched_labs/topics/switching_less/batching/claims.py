@@ -53,6 +53,7 @@ def _switching_dwarfs_work(table: pd.DataFrame) -> Verdict:
     it is.  Design: about 10 µs of work an event.  Opponent: a CPU that goes idle in between is in it.
     """
     small, large = _batches(table)
+    each_second = 1e9 * small.wakeups_per_event / small.period_ns
     work, beyond = large.cpu_ns_per_event, small.cpu_ns_per_event - large.cpu_ns_per_event
     least = small.cpu_ns_lo_per_event - large.cpu_ns_hi_per_event
     most = small.cpu_ns_hi_per_event - large.cpu_ns_lo_per_event
@@ -61,6 +62,8 @@ def _switching_dwarfs_work(table: pd.DataFrame) -> Verdict:
         f"in batches of {int(small.batch_events):,} (interval {ns(least)} to {ns(most)}), on a CPU that may "
         "have gone idle before each (judged as dwarfing the work where it is more than that)."
     )
+    if not 5_000 <= each_second <= 20_000:
+        raise CannotTell(f"There were {each_second:,.0f} wake-ups a second, not about 10,000. {reason}")
     if not 8_000 <= work <= 12_500:
         raise CannotTell(f"This run's work was not about 10 µs an event. {reason}")
     if small.cpu_ns_lo_per_event > 2 * large.cpu_ns_hi_per_event:
