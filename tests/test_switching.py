@@ -301,6 +301,17 @@ def test_limits_are_read_and_the_tightest_comes_first() -> None:
     assert threads.most_threads() <= 0.25 * table.threads[table.limit.str.startswith("memory")].iloc[0]
 
 
+def test_mappings_bound_threads_only_where_their_stacks_are_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for library, kernel, bound in (
+        ("2.41", (6, 18), True),
+        ("2.42", (6, 12), True),
+        ("2.42", (6, 13), False),
+    ):
+        monkeypatch.setattr(threads.platform, "libc_ver", lambda version=library: ("glibc", version))
+        monkeypatch.setattr(threads.Seen, "version", kernel)
+        assert threads.limits().limit.str.startswith("max_map_count").any() == bound
+
+
 def test_a_limit_that_is_hit_is_reported_and_nothing_breaks() -> None:
     """Address space is a limit that can be set for the workload alone."""
     arguments = ["--mode", "hold", "--threads", "500", "--stack", str(8 * MIB), "--hold-ms", "1"]

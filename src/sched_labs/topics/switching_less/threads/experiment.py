@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import resource
 import time
@@ -16,6 +17,7 @@ from sched_labs.core import stats
 from sched_labs.core.errors import ParameterError, WorkloadError
 from sched_labs.core.result import Result
 from sched_labs.machine import files
+from sched_labs.machine.seen import Seen
 from sched_labs.run.base import Instrument, Run, experiment
 from sched_labs.steer import placement
 
@@ -40,7 +42,7 @@ def limits() -> pd.DataFrame:
 
     limit            the name of the limit, and where it is set
     threads          how many more threads it lets this process start, about
-    holds_for        process, user, cgroup or machine
+    holds_for        process, user, cgroup, PID namespace or machine
     """
     running = _threads_running()
     rows: list[tuple[str, int, str]] = []
@@ -49,10 +51,12 @@ def limits() -> pd.DataFrame:
         if bound is not None and bound >= 0:
             rows.append((name, max(bound - used, 0), holds_for))
 
-    add("pid_max (/proc/sys/kernel/pid_max)", files.number("/proc/sys/kernel/pid_max"), running, "machine")
+    # From 6.14 on, every PID namespace has a pid_max of its own.
+    add("pid_max (/proc/sys/kernel/pid_max)", files.number("/proc/sys/kernel/pid_max"), running,
+        "PID namespace")  # fmt: skip
     add("threads-max (/proc/sys/kernel/threads-max)", files.number("/proc/sys/kernel/threads-max"), running,
         "machine")  # fmt: skip
-    maps = files.number("/proc/sys/vm/max_map_count")
+    maps = files.number("/proc/sys/vm/max_map_count") if _stacks_are_mappings() else None
     # A stack and its guard page are two mappings; the process needs some for itself.
     add("max_map_count (/proc/sys/vm/max_map_count)", None if maps is None else maps // 2, 50, "process")
     for name, bound, used in _cgroup_limits():
@@ -65,6 +69,17 @@ def limits() -> pd.DataFrame:
         add("memory, at 64 KiB a thread", memory // BYTES_PER_THREAD, 0, "machine")
     table = pd.DataFrame(rows, columns=["limit", "threads", "holds_for"])
     return table.sort_values("threads", kind="stable", ignore_index=True)
+
+
+def _stacks_are_mappings() -> bool:
+    """Whether the stack of each thread is a mapping of its own.
+
+    From 2.42 on, the GNU C library marks the guard page inside of the stack, where the kernel can do that
+    (MADV_GUARD_INSTALL, from 6.13 on): stacks side by side are one mapping then.
+    """
+    library, version = platform.libc_ver()
+    marks = library == "glibc" and tuple(map(int, version.split("."))) >= (2, 42)
+    return not (marks and (Seen().version or (0, 0)) >= (6, 13))
 
 
 def _threads_running() -> int:
