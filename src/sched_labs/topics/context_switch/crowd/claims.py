@@ -35,9 +35,11 @@ def _dearer_in_a_crowd(table: pd.DataFrame) -> Verdict:
         reason += f" The smallest crowd that stands clear of the first has {clear.threads.min():.0f}."
     if many.switch_lo_ns > few.switch_hi_ns + few.floor_ns:
         return Verdict(HOLDS, reason)
-    if many.switch_hi_ns < few.switch_lo_ns:
+    if many.switch_hi_ns + few.floor_ns < few.switch_lo_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals do not stand clear of each other and of the noise: {reason}")
+    raise CannotTell(
+        f"The intervals do not stand clear of each other and of the noise, {ns(few.floor_ns)}: {reason}"
+    )
 
 
 def _dearer_in_proportion(table: pd.DataFrame) -> Verdict:

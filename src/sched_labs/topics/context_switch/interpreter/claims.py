@@ -16,6 +16,10 @@ def _script(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     return found.iloc[0], found.iloc[-1]
 
 
+def _noise(small: pd.Series, large: pd.Series) -> str:
+    return f"The noise hides {small.floor_ns:.1f} and {large.floor_ns:.1f} ns."
+
+
 def _script_needs_the_cache(table: pd.DataFrame) -> Verdict:
     """Statistic: tax a step, by interval and floor, small buffer against large.
     Control: a run without the calls.  Design: sequential access, which the prefetcher hides.
@@ -32,7 +36,7 @@ def _script_needs_the_cache(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if small.tax_lo_ns > max(0.5 * at_most(large, "tax", "ns"), small.floor_ns):
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals or the noise span one half: {reason}")
+    raise CannotTell(f"The intervals or the noise span one half: {reason} {_noise(small, large)}")
 
 
 def _script_is_pure_warm_up(table: pd.DataFrame) -> Verdict:
@@ -51,7 +55,7 @@ def _script_is_pure_warm_up(table: pd.DataFrame) -> Verdict:
         return Verdict(FAILS, reason)
     if at_most(small, "tax", "ns") < 0.1 * large.tax_lo_ns:
         return Verdict(HOLDS, reason)
-    raise CannotTell(f"The intervals or the noise span a tenth: {reason}")
+    raise CannotTell(f"The intervals or the noise span a tenth: {reason} {_noise(small, large)}")
 
 
 def _script_three_times(table: pd.DataFrame) -> Verdict:

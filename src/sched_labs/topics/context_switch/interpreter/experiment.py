@@ -1,8 +1,8 @@
 """What does a Python script measure that wants to show cold caches?  The interpreter control (lab L02).
 
 Courses pass a script on in which two Python threads walk a buffer and call sched_yield through ctypes, and
-read its extra time as cache warm-up.  Here our own writing of that script (`interpreter_script.py`, beside this
-file) runs as a child process: one thread and two, with and without the calls, with a buffer that fits
+read its extra time as cache warm-up.  Here our own writing of that script (`interpreter_script.py`, beside
+this file) runs as a child process: one thread and two, with and without the calls, with a buffer that fits
 the nearest cache and with larger ones.  What one thread pays for the calls is no switch; and what does not
 depend on the buffer is no cache.
 """

@@ -60,7 +60,10 @@ def _involuntary_is_preempted(table: pd.DataFrame) -> Verdict:
     """
     row = _yields(table, "together")
     if not row.switches_lo_per_yield > 0.1:
-        raise CannotTell("The two yielders hardly switched.")
+        raise CannotTell(
+            "The two yielders may have hardly switched: "
+            f"{row.switches_lo_per_yield:.3f} to {row.switches_hi_per_yield:.3f} switches per call."
+        )
     reason = (
         "two threads that give way by themselves on one CPU show "
         f"{row.involuntary_per_yield:.3f} involuntary and {row.voluntary_per_yield:.3f} voluntary switches "
@@ -78,7 +81,8 @@ def _fifo_until_it_blocks(table: pd.DataFrame) -> Verdict:
     row = _yields(table, "together", "fifo")
     reason = (
         "two threads of one priority that never block make "
-        f"{row.switches_per_yield:.3f} switches per call on one CPU."
+        f"{row.switches_per_yield:.3f} switches per call on one CPU "
+        f"(interval {row.switches_lo_per_yield:.3f} to {row.switches_hi_per_yield:.3f})."
     )
     if row.switches_lo_per_yield > 0.5:
         return Verdict(FAILS, reason)
