@@ -17,7 +17,7 @@ def _kept_off(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This run had no cpuset with an intruder from outside.")
     alone, intruded = by.loc["alone"], by.loc["outside_pinned"]
     kept, had = (
-        f"{row.cpu_percent:.0f} % (interval {row.cpu_lo_percent:.0f} to {row.cpu_hi_percent:.0f})"
+        f"{row.cpu_percent:.1f} % (interval {row.cpu_lo_percent:.1f} to {row.cpu_hi_percent:.1f})"
         for row in (alone, intruded)
     )
     reason = (

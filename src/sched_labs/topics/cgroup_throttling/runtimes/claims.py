@@ -112,7 +112,7 @@ def _percent_tells(table: pd.DataFrame) -> Verdict:
         raise CannotTell(f"These two differ: {reason}")
     alike = least > 1 / SLOWER and most < SLOWER
     return holds_or_fails(
-        alike, least > 2 or most < 1 / 2, reason, "The intervals allow either, alike or twice:"
+        alike, least > 2 or most < 1 / 2, reason, "Neither alike nor twice as slow for sure:"
     )
 
 

@@ -96,7 +96,8 @@ def _no_bursts(table: pd.DataFrame) -> Verdict:
     )
     least, most = tail_ratio(burst, quota)
     as_often = burst.throttled_percent >= quota.throttled_percent
-    return holds_or_fails(least > 0.8 and as_often, most < 1, reason, "The intervals overlap:")
+    unclear = "The intervals overlap:" if least <= 1 else "Throttled less often, and not faster:"
+    return holds_or_fails(least > 0.8 and as_often, most < 1, reason, unclear)
 
 
 def _30_to_60(table: pd.DataFrame) -> Verdict:
