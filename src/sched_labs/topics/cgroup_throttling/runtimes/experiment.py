@@ -49,7 +49,7 @@ def summarise(result: Result) -> pd.DataFrame:
                  of what one CPU does undisturbed
     throttled_percent, throttled_lo_percent, throttled_hi_percent   throttled periods, of those that cpu.stat
                  counted in each start
-    throttled_ns_per_s   throttled time, summed over CPUs, in each second
+    throttled_ns_per_s   throttled time, summed over CPUs, in each second: median over trials, as above
     requests, trials
     """
     blocks, counts = result.tables["blocks"], result.tables["counts"]
@@ -67,7 +67,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 **stats.in_columns("p99", "ns", stats.pooled_quantile(cell.latency_ns, cell.trial, 0.99)),
                 **stats.spread("background", "percent", 100 * some.background_ns / some.elapsed_ns),
                 **stats.spread("throttled", "percent", 100 * some.throttled_periods / some.periods.clip(1)),
-                "throttled_ns_per_s": 1e9 * some.throttled_ns.sum() / some.elapsed_ns.sum(),
+                "throttled_ns_per_s": float((1e9 * some.throttled_ns / some.elapsed_ns).median()),
                 "requests": len(cell),
                 "trials": len(some),
             }

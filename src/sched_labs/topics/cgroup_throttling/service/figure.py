@@ -217,13 +217,14 @@ def _caption(summary: pd.DataFrame) -> str:
     one, other = plain.iloc[0], quota.sort_values("demand_percent").iloc[-1]
     apart = other["p99_lo_ns"] > one["p99_hi_ns"] or other["p99_hi_ns"] < one["p99_lo_ns"]
     text = (
-        f"The requests need {other['demand_percent']:g} % of the quota on average. Under it "
+        f"At a demand of {other['demand_percent']:g} % of the quota "
         f"{axes.number_text(other['throttled_percent'], 2)} % of the periods were throttled, and the slowest "
         f"hundredth took {axes.time_text(other['p99_ns'])} or more; without a limit, "
         f"{axes.time_text(one['p99_ns'])}{'' if apart else ' (the intervals overlap)'}"
     )
     if np.isfinite(other["second_mode_ns"]):
-        text += f"; under the quota a second hump lies near {axes.time_text(other['second_mode_ns'], 2)}"
+        densest = axes.time_text(other["second_mode_ns"], 2)
+        text += f"; under the quota, what took longer than that lies densest near {densest}"
     return f"{text}."
 
 
@@ -244,8 +245,8 @@ _INSTRUMENTS = (
     ("p99_ns", "slowest hundredth of the requests"),
     ("throttled_percent", "throttled periods (cpu.stat)"),
     ("run_delay_ns", "run-queue wait per request (schedstat)"),
-    ("held_ns", "of such waits, held back by the quota (BPF)"),
-    ("rivals_ns", "of such waits, another thread had the CPU (BPF)"),
+    ("held_ns", "wait per request, held back by the quota (BPF)"),
+    ("rivals_ns", "wait per request, another thread had the CPU (BPF)"),
     ("pressure_percent", "time under CPU pressure (PSI)"),
 )
 
@@ -267,7 +268,7 @@ def draw_contention(result: Drawable, recorded: Drawable | None, predictions: Pr
     """Draw what each instrument shows of a service alone, under a quota and among hogs."""
     table = contention_frame(result)
     pale = None if recorded is None else contention_frame(recorded)
-    shown = [(name, title) for name, title in _INSTRUMENTS if table[name].notna().any()]
+    shown = _shown(table)
     with style.drawing():
         drawing = canvas((46 + 19 * len(table)) * len(shown) + 40 + 18 * bool(predictions))
         panels = drawing.subplots(len(shown), 1, squeeze=False)[:, 0]
@@ -286,6 +287,11 @@ def draw_contention(result: Drawable, recorded: Drawable | None, predictions: Pr
         data=table,
         title="A limit and a neighbour, seen with several instruments",
     )
+
+
+def _shown(table: pd.DataFrame) -> list[tuple[str, str]]:
+    """The instruments that this machine has."""
+    return [(name, title) for name, title in _INSTRUMENTS if table[name].notna().any()]
 
 
 def _short(row: Any) -> str:
@@ -341,7 +347,7 @@ def _contention_caption(table: pd.DataFrame) -> str:
 
 def _contention_alt(table: pd.DataFrame) -> str:
     parts = ["Horizontal bars, a panel per instrument."]
-    for name, title in _INSTRUMENTS:
+    for name, title in _shown(table):
         values = ", ".join(f"{_short(row)} {_text(name, getattr(row, name))}" for row in each(table))
         parts.append(f"{title[0].upper()}{title[1:]}: {values}.")
     return " ".join(parts)

@@ -184,8 +184,8 @@ def _caption(result: Drawable) -> str:
             "less; no limit was set here."
         )
     text = (
-        f"In the whole run cpu.stat counts {row['throttled_periods']:.0f} of {row['periods']:.0f} periods as "
-        "throttled"
+        f"In the whole first trial cpu.stat counts {row['throttled_periods']:.0f} of {row['periods']:.0f} "
+        "periods as throttled"
     )
     if np.isfinite(row["held_percent"]) and np.isfinite(row["held_p50_ns"]):
         text += f"; {axes.number_text(row['held_percent'], 2)} % of the requests met a throttled group"
