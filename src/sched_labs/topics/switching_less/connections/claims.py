@@ -39,7 +39,8 @@ def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
     loop = table[table["by"] == "loop"]
     if loop.empty:
         raise CannotTell("This run did not measure the event loop.")
-    least = loop.sort_values("switches_per_request").iloc[0]
+    least = loop.sort_values("switches_hi_per_request").iloc[0]
+    lowest = loop.sort_values("switches_lo_per_request").iloc[0]
     reason = (
         f"{least.switches_per_request:.2f} switches a request and {least.requests_per_wait:.1f} requests for "
         f"each epoll_wait() at {_at(least)}."
@@ -48,8 +49,8 @@ def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
         (loop.switches_lo_per_request >= 0.8).all(),
         least.switches_hi_per_request < 0.5,
         reason,
-        f"With an interval of {least.switches_lo_per_request:.2f} to {least.switches_hi_per_request:.2f} it "
-        "is neither nearly one a request nor clearly less than half:",
+        f"With an interval of {lowest.switches_lo_per_request:.2f} to {lowest.switches_hi_per_request:.2f} "
+        f"({_at(lowest)}) it is neither nearly one a request nor clearly less than half:",
     )
 
 

@@ -6,6 +6,7 @@ import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import between, count, holds_or_fails, one_row, tail_ratio
+from sched_labs.core.words import number_text
 
 ONE_WORKER = "There was one worker only."
 _WORDS = {
@@ -35,7 +36,7 @@ def _even(table: pd.DataFrame, way: str, other: str) -> Verdict:
     most = EVEN * 100 / row.workers
     reason = (
         f"the busiest of {row.workers} workers had {share} of the requests; with {_WORDS[other]}, {beside}. "
-        f"Up to {most:.0f} % counts as even."
+        f"Up to {number_text(most)} % counts as even."
     )
     return holds_or_fails(row.busiest_hi_percent < most, row.busiest_lo_percent > most, reason)
 
