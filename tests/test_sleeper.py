@@ -17,6 +17,7 @@ from sched_labs.kernels import claims as claims_kernels
 from sched_labs.kernels import gallery
 from sched_labs.kernels.figure import long_calls
 from sched_labs.topics.other_kernels.sleeper import figure as picture
+from sched_labs.topics.other_kernels.sleeper.waits import waits
 
 EXPERIMENT = find("sleeper.among_hogs")
 
@@ -70,6 +71,11 @@ def test_a_greedy_sleeper_is_told_so() -> None:
 def test_timing_needs_a_kernel() -> None:
     with pytest.raises(ParameterError, match="guests"):
         EXPERIMENT(progress=False, save=False, timing="deterministic")
+
+
+def test_a_wake_up_that_is_due_during_the_work_before_has_no_wait_of_its_own() -> None:
+    own = waits(among_hogs(BEHIND))
+    assert own.iloc[:14].tolist() == 2 * [10_000_000, 0, 0, 0, 0, 0, 1_000]
 
 
 # ---- recorded ---------------------------------------------------------------------------------------------
@@ -226,7 +232,8 @@ def test_a_column_for_each_kernel(here: Result) -> None:
     assert list(judged.verdicts) == [*gallery.GALLERY, claims_kernels.THIS]
     table = judged.table().set_index(["id", "kernel"])["outcome"]
     assert table["002-082", "6.1"] == claims_kernels.FAILS
-    assert table["002-082", "6.12"] == claims_kernels.HOLDS
+    assert table["002-082", "6.12"] == claims_kernels.UNKNOWN
+    assert table["002-082", "7.2"] == claims_kernels.HOLDS
     assert table["002-105", "6.1"] == claims_kernels.UNKNOWN
     assert table["002-105", "7.2"] == claims_kernels.FAILS
     assert (
@@ -293,10 +300,13 @@ def among_hogs(late_ns: list[int]) -> Result:
     known = {"kernel": "6.1", "hogs": 3, "hog_cpu_ns": [1, 1, 1]}
     known |= {"sleeper_cpu_ns": 1, "sleeper_involuntary_switches": 0}
     data = pd.DataFrame({"wake_index": range(len(late_ns)), "late_ns": late_ns})
+    data = data.assign(period_us=2017, work_us=300)
     return Result("sleeper.among_hogs", data, {}, known, timing="deterministic")
 
 
 PROMPT, LATE = [1_000] * 1000, [1_000] * 900 + [1_400_000] * 100
+# One wait, and five more wake-ups that are due before the sleeper has caught up.
+BEHIND = [10_000_000, 8_283_000, 6_566_000, 4_849_000, 3_132_000, 1_415_000, 1_000] * 100
 H, F, U = claims_kernels.HOLDS, claims_kernels.FAILS, claims_kernels.UNKNOWN
 
 
@@ -308,6 +318,7 @@ H, F, U = claims_kernels.HOLDS, claims_kernels.FAILS, claims_kernels.UNKNOWN
         ("002-082", H, EEVDF, [200_000] * 6 + [1_000] * 1, {}),
         ("002-082", F, EEVDF, LATE, {}),
         ("002-082", U, EEVDF, [200_000] * 500 + [1_000] * 500, {}),
+        ("002-082", U, EEVDF, BEHIND, {}),
         ("002-016", H, EEVDF, PROMPT, {}),
         ("002-016", F, EEVDF, LATE, {}),
         ("002-016", H, TOLD, LATE, {}),

@@ -20,6 +20,7 @@ from ..claims.base import _CLASS, FAILS, HOLDS, UNKNOWN, CannotTell, Verdict, ht
 from ..claims.sources import linked
 from ..core.result import Result
 from ..draw.axes import clock, number_text, time_text
+from ..topics.other_kernels.sleeper.waits import waits
 from . import gallery
 
 THIS = "this machine"
@@ -79,19 +80,24 @@ def _time(ns: float, result: Result) -> str:
 
 
 def _must_wait(known: Evidence) -> Verdict:
-    """Statistic: share of wake-ups that came late, against half.  Control: the same program on CFS.
-    Design: a sleeper that asks for less than its share, in virtual time.
-    Opponent: what it meets depends on the phase of the hogs' turns, so that a share near half says nothing.
+    """Statistic: share of wake-ups that came late, and of those that waited of themselves, against half.
+    Control: the same program on CFS.  Design: a sleeper that asks for less than its share, in virtual time.
+    Opponent: one that is due while the sleeper is at its work is late and has not waited, so that both shares
+    have to be on one side; and what it meets depends on the phase of the hogs' turns: near half says nothing.
     """
-    row = known.sleeper.summary().iloc[0]
-    share, wakes = row["made_wait_percent"] / 100, row["wakes"]
-    late = _time(row["waited_ns"], known.sleeper)
-    reason = f"{share:.0%} of {wakes:.0f} wake-ups came more than {late} late."
+    row, own = known.sleeper.summary().iloc[0], waits(known.sleeper)
+    late, waited = row["made_wait_percent"] / 100, float((own > row["waited_ns"]).mean())
+    limit = _time(row["waited_ns"], known.sleeper)
+    reason = (
+        f"{late:.0%} of {len(own)} wake-ups came more than {limit} late, {waited:.0%} waited so long of "
+        "themselves."
+    )
     # Deterministic or not, these are samples of the moments at which a wake-up can meet the others' slices.
-    spread = 1.96 * (share * (1 - share) / wakes) ** 0.5
-    if abs(share - 0.5) <= spread:
-        raise CannotTell(f"Too close to half: {reason}")
-    return _verdict(share > 0.5, reason)
+    spread = [1.96 * (share * (1 - share) / len(own)) ** 0.5 for share in (late, waited)]
+    most, least = late + spread[0], waited - spread[1]
+    if least <= 0.5 <= most:
+        raise CannotTell(f"Half is between the two, or too close: {reason}")
+    return _verdict(least > 0.5, reason)
 
 
 def _slice_ns(known: Evidence) -> float:
@@ -104,29 +110,35 @@ def _slice_ns(known: Evidence) -> float:
 
 
 def _within_a_slice(known: Evidence) -> Verdict:
-    """Statistic: the latest of all wake-ups, for the sentence says at most.  Control: the kernel's own slice.
+    """Statistic: the longest wait of all, for the sentence says at most.  Control: the kernel's own slice.
     Design: three hogs of equal weight.  Opponent: a few may have met an interrupt; hence p99 beside it.
     """
-    row, slice_ns = known.sleeper.summary().iloc[0], _slice_ns(known)
-    p99, latest, limit = (_time(ns, known.sleeper) for ns in (row["p99_ns"], row["max_ns"], slice_ns))
-    reason = f"99 % came within {p99}, all within {latest}; a slice is {limit}."
+    own, slice_ns = waits(known.sleeper), _slice_ns(known)
+    p99, longest = _p99(own), float(own.max())
+    told = [_time(ns, known.sleeper) for ns in (p99, longest, slice_ns)]
+    reason = f"99 % waited at most {told[0]}, all at most {told[1]}; a slice is {told[2]}."
     # A few may have met somebody else: an interrupt, or another program.
-    if row["p99_ns"] <= slice_ns < row["max_ns"]:
+    if p99 <= slice_ns < longest:
         raise CannotTell(f"Only a few waited longer: {reason}")
-    return _verdict(row["max_ns"] <= slice_ns, reason)
+    return _verdict(longest <= slice_ns, reason)
+
+
+def _p99(own: pd.Series[float]) -> float:
+    return float(own.quantile(0.99, interpolation="higher"))
 
 
 def _cuts_the_tail(known: Evidence) -> Verdict:
-    """Statistic: ratio of p99.  Control: CFS on the same clock.  Design: this sleeper, and no other program.
+    """Statistic: ratio of the waits' p99.  Control: CFS on the same clock.  Design: this sleeper, no others.
     Opponent: a program that was late under CFS may gain; the sentence names none.
     """
     if not known.eevdf:
         raise CannotTell("This is CFS.")
     if known.cfs is None:
         raise CannotTell("No run of CFS on the same clock.")
-    before, after = (float(run.summary()["p99_ns"].iloc[0]) for run in (known.cfs, known.sleeper))
+    before, after = (_p99(waits(run)) for run in (known.cfs, known.sleeper))
     ratio, other = number_text(after / before), known.cfs.parameters["kernel"]
-    return _verdict(after <= 0.7 * before, f"For this sleeper it is {ratio} times that of CFS on {other}.")
+    reason = f"For the waits of this sleeper it is {ratio} times that of CFS on {other}."
+    return _verdict(after <= 0.7 * before, reason)
 
 
 def _old_knobs(known: Evidence) -> Verdict:
