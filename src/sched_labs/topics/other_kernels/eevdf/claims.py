@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import HOLDS, CannotTell, Claim, Verdict
-from sched_labs.claims.helpers import above, holds_or_fails, more_than, one_row, within
+from sched_labs.claims.helpers import above, between, holds_or_fails, more_than, one_row, within
 from sched_labs.topics.other_kernels.eevdf.experiment import NOTHING
 
 AT_ONCE_PERCENT = 50  # of the moments of a turn: most of them, or few
@@ -27,6 +27,10 @@ def _at_once(row: pd.Series) -> tuple[float, float]:
 
 def _waited(row: pd.Series) -> tuple[float, float]:
     return row.waited_lo_percent, row.waited_hi_percent
+
+
+def _interval(row: pd.Series, stem: str) -> str:
+    return f"(interval {between(row, stem, 'percent', lambda value: f'{value:.0f}')} %)"
 
 
 def _whoever_wakes(table: pd.DataFrame) -> Verdict:
@@ -53,7 +57,8 @@ def _rest_of_the_turn(table: pd.DataFrame) -> Verdict:
     """
     row, (least, most) = _row(table, "equal"), (0.8, 1.25)
     reason = (
-        f"half of the wake-ups waited {row.rest_ratio:.2f} times what was left of the slice, or longer. "
+        f"half of the wake-ups waited {row.rest_ratio:.2f} times what was left of the slice (interval "
+        f"{row.rest_lo_ratio:.2f} to {row.rest_hi_ratio:.2f}), or longer. "
         f"{least:g} to {most:g} times counts as what was left. "
         "Without HRTICK a slice ends at the tick after it."
     )
@@ -67,13 +72,13 @@ def _short_comes_first(table: pd.DataFrame) -> Verdict:
     """
     row, control = _row(table, "short"), _row(table, "equal")
     if control.at_once_hi_percent > AT_ONCE_PERCENT:
-        low, high = _at_once(control)
         raise CannotTell(
             f"With equal slices {control.at_once_percent:.0f} % came at once, too "
-            f"(interval {low:.0f} to {high:.0f} %)."
+            f"{_interval(control, 'at_once')}."
         )
     reason = (
-        f"{row.at_once_percent:.0f} % came at once, {control.at_once_percent:.0f} % with equal slices. "
+        f"{row.at_once_percent:.0f} % came at once {_interval(row, 'at_once')}, "
+        f"{control.at_once_percent:.0f} % with equal slices. "
         f"More than {AT_ONCE_PERCENT} % counts as at once."
     )
     return above(*_at_once(row), AT_ONCE_PERCENT, reason)
@@ -103,8 +108,8 @@ def _delaying_is_bookkeeping(table: pd.DataFrame) -> Verdict:
     """
     off, on = _row(table, "short", "DELAY_DEQUEUE"), _row(table, "short")
     reason = (
-        f"a thread with a shorter slice waits {off.waited_percent:.0f} % of a turn without it, "
-        f"{on.waited_percent:.0f} % with it."
+        f"a thread with a shorter slice waits {off.waited_percent:.0f} % of a turn without it "
+        f"{_interval(off, 'waited')}, {on.waited_percent:.0f} % with it {_interval(on, 'waited')}."
     )
     longer = more_than(_waited(off), _waited(on), reason).outcome == HOLDS
     return holds_or_fails(not longer, longer, reason)

@@ -156,7 +156,10 @@ def _row(off: str) -> str:
 def _caption(means: pd.DataFrame) -> str:
     as_it_is = means[means.off == NOTHING]
     said = listed([f"{row.waited_percent:.0f} % of a turn ({row.head})" for row in each(as_it_is)])
-    return f"Averaged over all moments of the turn, the thread that wakes waits {said}."
+    return (
+        f"Averaged over all moments of the turn, the thread that wakes waits {said}. "
+        "The dots are medians over trials, which single late wake-ups do not move."
+    )
 
 
 def _alt(means: pd.DataFrame) -> str:
