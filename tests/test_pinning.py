@@ -133,7 +133,9 @@ def test_a_caption_on_written_lines_takes_no_number_of_read_ones() -> None:
     captions = {
         figures.draw(constructed("migration.cost", table)).caption for table in (constructed_moves(), read)
     }
-    assert len(captions) == 1 and "every line written" in captions.pop()
+    caption = captions.pop()
+    assert not captions and "every line written" in caption
+    assert "suffers most at 16 KiB, moved to another CPU: it takes" in caption  # of several distances
 
 
 # ---- shared cores ----
@@ -262,6 +264,20 @@ def test_kernel_threads_that_nobody_sees_are_not_counted_as_none() -> None:
     seen = pd.DataFrame(rows).assign(condition="pinned", per_s=250.0, per_lo_s=249.0, per_hi_s=251.0)
     caption = figures.draw(constructed("reserved.residents", seen)).caption
     assert "250 interrupts in a second; times" in caption and "kernel threads" not in caption
+
+
+def test_the_text_for_a_figure_of_residents_has_the_numbers_of_its_caption() -> None:
+    rows = [
+        {"kind": "timer", "name": "LOC Local timer interrupts", "per_s": 267.5},
+        {"kind": "kernel_thread", "name": "kworker/1", "per_s": 10.0},
+        {"kind": "kernel_thread", "name": "migration/1", "per_s": 0.0},  # in one trial of three it ran
+        {"kind": "anybody", "name": "whoever", "per_s": 12.5},
+    ]
+    seen = pd.DataFrame(rows).assign(condition="pinned", per_lo_s=0.0, per_hi_s=300.0)
+    figure = figures.draw(constructed("reserved.residents", seen))
+    assert "had 267.5 interrupts" in figure.caption and "interrupts 267.5" in figure.alt
+    assert "taken off it: 12.5" in figure.caption and "whoever 12.5" in figure.alt
+    assert "bound to it 1 ran in half of the trials or more" in figure.caption
 
 
 # ---- the map ----

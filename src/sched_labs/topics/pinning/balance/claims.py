@@ -6,6 +6,7 @@ import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import above, between, holds_or_fails, one_row, ratio
+from sched_labs.core.words import number_text
 
 from .experiment import NAMES, ODD, SHORT
 
@@ -80,7 +81,8 @@ def _naps_spread(table: pd.DataFrame) -> Verdict:
     row = _row(table, "naps")
     if row.hogs > row.cpus:
         raise CannotTell(
-            f"There were {row.hogs:.0f} hogs on {row.cpus:.0f} CPUs: the first alone finds an idle one."
+            f"There were {row.hogs:.0f} hogs on {row.cpus:.0f} CPUs: only {row.cpus - 1:.0f} of them can "
+            "find an idle one."
         )
     crowded = f"; in {row.crowded_percent:.0f} % of the starts not in time" if row.crowded_percent else ""
     reason = (
@@ -114,8 +116,8 @@ def _one_wins(table: pd.DataFrame) -> Verdict:
     reason = (
         f"{row.hogs:.0f} hogs on {row.cpus:.0f} CPUs: over the whole time the first had "
         f"{row.lead_percent:.0f} % of the lead that a CPU for itself gives "
-        f"(interval {row.lead_lo_percent:.0f} to {row.lead_hi_percent:.0f}), with {row.moves_per_s:.1f} "
-        "moves a second."
+        f"(interval {row.lead_lo_percent:.0f} to {row.lead_hi_percent:.0f}), with "
+        f"{number_text(row.moves_per_s, 2)} moves a second."
     )
     return above(row.lead_lo_percent, row.lead_hi_percent, MOSTLY_PERCENT, reason)
 

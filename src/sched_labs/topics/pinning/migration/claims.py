@@ -44,6 +44,16 @@ def _not_waiting(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[~waited]
 
 
+def _deciding(rows: pd.DataFrame, stem: str, unit: str, fails: bool) -> list[Any]:
+    """The rows that decide, one of them where both are the same set: those that lie lowest and highest with
+    their whole interval where the sentence fails, those whose interval reaches farthest where it does not.
+    """
+    down, up = ("hi", "lo") if fails else ("lo", "hi")
+    least = _most(rows, -rows[f"{stem}_{down}_{unit}"])
+    most = _most(rows, rows[f"{stem}_{up}_{unit}"])
+    return [least] if least.working_set_bytes == most.working_set_bytes else [least, most]
+
+
 def _ratios(table: pd.DataFrame) -> Verdict:
     """Statistic: time to resume over that at home, within a factor of two.  Control: a stay.  Design:
     every set and distance that there is; forced moves.  Opponent: the sentence names no working set.
@@ -53,20 +63,20 @@ def _ratios(table: pd.DataFrame) -> Verdict:
     if rows.empty:
         raise CannotTell("This machine does not tell how far apart its CPUs are.")
     said = rows.distance.map(SAID)
+    inside = (rows.resume_lo_ratio >= said / 2) & (rows.resume_hi_ratio <= 2 * said)
+    outside = (rows.resume_hi_ratio < said / 2) | (rows.resume_lo_ratio > 2 * said)
     parts = []
     for far in dict.fromkeys(rows.distance):
-        own = rows[rows.distance == far].sort_values("resume_ratio").iloc[[0, -1]]
+        here = rows.distance == far
         parts.append(
             f"{FEW[far]}, said {SAID[far]:.0f}: "
             + " and ".join(
                 f"{r.resume_ratio:.3g} times (interval {number_text(r.resume_lo_ratio)} to "
                 f"{number_text(r.resume_hi_ratio)}) with {size(r.working_set_bytes)}"
-                for r in own.itertuples(index=False)
+                for r in _deciding(rows[here], "resume", "ratio", outside[here].any())
             )
         )
     reason = f"to {'; '.join(parts)}."
-    inside = (rows.resume_lo_ratio >= said / 2) & (rows.resume_hi_ratio <= 2 * said)
-    outside = (rows.resume_hi_ratio < said / 2) | (rows.resume_lo_ratio > 2 * said)
     if outside.any():
         return Verdict(FAILS, reason)
     return Verdict(HOLDS if inside.all() else UNKNOWN, reason)
@@ -101,13 +111,13 @@ def _half_a_millisecond(table: pd.DataFrame) -> Verdict:
     rows = _not_waiting(_written(table))
     nearest = next(far for far in ("same_cache", *FEW) if (rows.distance == far).any())
     rows = rows[rows.distance == nearest]
-    least, most = _most(rows, -rows.warmup_hi_ns), _most(rows, rows.warmup_lo_ns)
+    fails = bool(((rows.warmup_hi_ns < 250_000) | (rows.warmup_lo_ns > 1_000_000)).any())
     said = " and ".join(
         f"{ns(row.warmup_ns)} (interval {between(row, 'warmup', 'ns')}) with {size(row.working_set_bytes)}"
-        for row in (least, most)
+        for row in _deciding(rows, "warmup", "ns", fails)
     )
     reason = f"to {FEW[nearest]} the data cost {said}."
-    if ((rows.warmup_hi_ns < 250_000) | (rows.warmup_lo_ns > 1_000_000)).any():
+    if fails:
         return Verdict(FAILS, reason)
     inside = (rows.warmup_lo_ns >= 250_000) & (rows.warmup_hi_ns <= 1_000_000)
     return Verdict(HOLDS if inside.all() else UNKNOWN, reason)
@@ -119,6 +129,6 @@ CLAIMS = [
     Claim("000-087-move", "Pinning keeps caches warm, because a thread that is moved finds them cold.",
           WEB_COURSE, MOVES, _cold),
     Claim("migration-cost", "A move costs half a millisecond, whatever the thread's working set.",
-          "what Linux assumes by default (sched_migration_cost_ns, kernel/sched/fair.c)", MOVES,
+          "what Linux assumes by default (sysctl_sched_migration_cost, kernel/sched/fair.c)", MOVES,
           _half_a_millisecond),
 ]  # fmt: skip

@@ -187,7 +187,11 @@ def _caption(table: pd.DataFrame) -> str:
         )
     most = highest(moved.assign(times=moved["warmup_ns"] / moved["stay_ns"]), "times")
     several = moved["working_set_bytes"].nunique() > 1
-    most_at = f"suffers most at {axes.size_text(most.working_set_bytes)}: it " if several else ""
+    most_at = f" at {axes.size_text(most.working_set_bytes)}" if several else ""
+    if moved["distance"].nunique() > 1:
+        most_at += f", moved to {WORDS.get(str(most.distance), str(most.distance))}"
+    if most_at:
+        most_at = f"suffers most{most_at}: it "
     sentence = "; ".join(parts)
     return (
         f"{sentence[0].upper()}{sentence[1:]}, every line {'written' if touch == 'writes' else 'read'}. "

@@ -139,7 +139,10 @@ def _caption(table: pd.DataFrame) -> str:
     awake = int((threads["per_s"] > 0).sum())
     taken = rows.loc[rows["kind"] == "anybody", "per_s"].sum()
     how = "pinned" if rows["condition"].iloc[0] == "pinned" else "in a cpuset"
-    ran = f"{awake} of {len(threads)} kinds of kernel threads that are bound to it ran; "
+    ran = (
+        f"of {len(threads)} kinds of kernel threads that are bound to it {awake} ran in half of the trials "
+        "or more; "
+    )
     return (
         f"With its thread {how} this CPU had {axes.number_text(interrupts, 4)} interrupts in a second; "
         f"{ran if len(threads) else ''}times in a second at which the thread was taken off it: "
@@ -150,6 +153,6 @@ def _caption(table: pd.DataFrame) -> str:
 def _alt(table: pd.DataFrame) -> str:
     parts = ["Dot plot on a logarithmic axis: how often in a second each resident of the CPU was active."]
     for condition, rows in table[table["shown"]].groupby("condition", sort=False):
-        said = ", ".join(f"{row.row_name} {axes.number_text(row.per_s, 2)}" for row in each(rows))
+        said = ", ".join(f"{row.row_name} {axes.number_text(row.per_s, 4)}" for row in each(rows))
         parts.append(f"When {_WORDS[str(condition)]}: {said}.")
     return " ".join(parts)
