@@ -254,6 +254,7 @@ def tick(period: float, spread: float = 0.001, **more: Any) -> list[dict[str, An
             "timer_interrupts": 500.0,
             "device_interrupts": 5.0,
             "arch": "x86_64",
+            "hypervisor": "KVM",
         }
         | more
     ]
@@ -472,6 +473,7 @@ CASES: list[Case] = [
     ("002-069", UNKNOWN, tick(4e6, device_interrupts=500.0), "devices 500 times"),
     ("002-069", HOLDS, tick(4e6, arch="aarch64"), "devices 5 times, and irq_handler_entry sees both"),
     ("002-069", UNKNOWN, tick(4e6, arch="s390x"), "not known to this book"),
+    ("002-069", UNKNOWN, tick(4e6, hypervisor="Xen"), "the timer may be Xen's"),
     ("002-069", UNKNOWN, tick(4e6, timer_interrupts=3.0), "Too few"),
     ("002-069", UNKNOWN, tick(4e6, timer_interrupts=nan), "does not tell"),
     ("L46", FAILS, clients(1e5, 45e6), "a p99 of 100 µs, the one that keeps to its schedule 45 ms"),

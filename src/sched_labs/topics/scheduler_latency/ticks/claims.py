@@ -94,13 +94,17 @@ def _irq_entry_sees_ticks(table: pd.DataFrame) -> Verdict:
     """Statistic: the kernel's counts of timer and device interrupts.  Control: both rows of
     /proc/interrupts.  Design: where the CPU's own timer passes the tracepoint is read in the kernel's source:
     x86 has a vector for it, which does not; to arm64 and RISC-V it is an interrupt of the CPU, which does
-    (handle_percpu_devid_irq).  Opponent: a machine that ticks by a device's timer.
+    (handle_percpu_devid_irq).  Opponent: a machine that ticks by a device's timer, as a guest of Xen may.
     """
     row = table.iloc[0]
     if math.isnan(row.timer_interrupts):
         raise CannotTell("The kernel does not tell this CPU's interrupts here.")
     if row.arch not in _SEES_TIMER:
         raise CannotTell("Whether the timer passes that tracepoint here is not known to this book.")
+    if row.hypervisor == "Xen":  # handle_percpu_irq passes it, the processor's own vector does not
+        raise CannotTell(
+            "In a guest of Xen the timer may be Xen's, which passes that tracepoint, or the CPU's."
+        )
     timer, device = row.timer_interrupts, row.device_interrupts
     reason = (
         f"the CPU's own timer interrupted it {_times(timer)}, devices {_times(device)}, and "

@@ -47,7 +47,8 @@ def summarise(result: Result) -> pd.DataFrame:
     tick_ns                1 / HZ as the machine survey measured it; missing if unknown
     timer_interrupts       interrupts of the CPU's own timer while it was measured; missing where not told
     device_interrupts      interrupts of devices on this CPU, likewise
-    arch                   the processor's architecture, which decides what tracepoint its timer passes
+    arch, hypervisor       the processor's architecture and what is below this kernel, which decide what
+                           tracepoint its timer passes
     interrupts_per_period  the CPU's own timer interrupts for each period of the gaps: about one where these
                            are this kernel's ticks, fewer where a hypervisor takes the CPU away in a period
                            of its own; missing without either
@@ -79,6 +80,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "timer_interrupts": _or_nan(known["timer_interrupts"]),
                 "device_interrupts": _or_nan(known["device_interrupts"]),
                 "arch": result.machine.get("arch"),
+                "hypervisor": result.machine.get("hypervisor"),
                 "interrupts_per_period": _or_nan(known["timer_interrupts"]) * period[0] / total,
                 "switches": int(data["switches"].sum()),
             }
