@@ -98,3 +98,17 @@ def test_the_figure_compares_in_words(live: Result) -> None:
         "Evenly spaced, only 9 µs after 3.75 µs of work stands clear of the noise."
     )
     assert live.plot().caption.endswith(".")
+
+
+def test_the_legend_says_what_a_hollow_point_of_either_panel_is() -> None:
+    bursts = (pattern(1, 1, 30_000), pattern(10, 1, 9_000))
+
+    def legend(*patterns: list[dict[str, Any]]) -> list[str]:
+        return [text.get_text() for text in figures.draw(made(*patterns)).mpl.legends[0].get_texts()]
+
+    hollow = "this run (hollow: no difference seen)"
+    unclear = pattern(1, 4, 20_000)
+    for row in unclear[::2]:
+        row["walk_ns"] += 50_000 * (row["trial"] % 2)  # its baseline is not steady
+    assert hollow not in legend(*bursts) and hollow in legend(*bursts, unclear)
+    assert hollow not in legend(*bursts, pattern(1, 4, 0))  # which lies below the axis

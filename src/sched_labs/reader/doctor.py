@@ -100,7 +100,8 @@ class Doctor:
         )
         rows = self._instruments()
         missing = Counter(row["improve"].rstrip(".") for row in rows if row["improve"])
-        where = "in this chapter" if self.topic else "in this book"
+        # A chapter may also run another chapter's experiments, which stand there.
+        where = "of this chapter's own" if self.topic else "in this book"
         if not missing:
             return f"{said} Every experiment {where} has its best instrument here."
         listed = "; ".join(f"{what} ({n})" if n > 1 else what for what, n in missing.most_common(3))

@@ -22,9 +22,7 @@ def ask_for(run: Run, events: Sequence[str] | None) -> list[str]:
     arguments = perf.arguments(chosen)
     run.facts["events"] = chosen
     if not chosen:
-        run.note(
-            "missing", "No cache or translation misses were counted: this machine offers no such counter."
-        )
+        run.note("missing", "No cache or translation misses were counted.")
     return arguments
 
 

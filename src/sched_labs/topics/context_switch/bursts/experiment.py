@@ -171,7 +171,7 @@ def spacing(
         run.note(
             "flag",
             f"In {disturbed} of {2 * trials * len(patterns)} blocks the kernel counted another number of "
-            "switches than of hand-overs: another program ran on its CPU.",
+            "switches than of hand-overs.",
         )
 
 

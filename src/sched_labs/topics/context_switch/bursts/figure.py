@@ -79,6 +79,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             handles[0].set_label(recorded_name(recorded))
         handles += _curve(top, bursts, "burst", style.WARMUP)
         _curve(bottom, _even(table), "spacing_ns", style.WARMUP)
+        drawn = table[table["extra_ns"] > top.get_ylim()[0]]
+        handles[-1].set_label("this run" if drawn["seen"].all() else "this run (hollow: no difference seen)")
         handles += interval_in_legend(style.WARMUP, table["extra_hi_ns"], upright=True)
         for label, ns in times_ns(predictions):
             handles.append(top.axhline(ns, label=label, **dashed()))
@@ -122,7 +124,6 @@ def _curve(ax: Axes, rows: pd.DataFrame, x: str, name: str) -> list[Any]:
         drawn[x], drawn["extra_ns"], color=colour, linewidth=2.4 if own else 1.5, zorder=3 if own else 2,
         marker="o" if own else None,
     )  # fmt: skip
-    handles[0].set_label("this run (hollow: no difference seen)" if not rows["seen"].all() else "this run")
     if not own:
         return handles
     for row in each(drawn):

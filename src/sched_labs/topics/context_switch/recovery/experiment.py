@@ -251,7 +251,7 @@ def curve(
         run.note(
             "flag",
             f"In {disturbed} of {measured} turns the kernel counted another number of "
-            "switches than of hand-overs: another program ran on its CPU.",
+            "switches than of hand-overs.",
         )
 
 

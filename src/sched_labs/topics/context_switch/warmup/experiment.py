@@ -282,15 +282,15 @@ def sweep(
     if sum(disturbed) > 0.05 * len(disturbed):
         run.note(
             "flag",
-            f"In {sum(disturbed)} of {len(disturbed)} blocks the kernel counted more switches than "
-            "hand-overs: another program ran on its CPU.",
+            f"In {sum(disturbed)} of {len(disturbed)} blocks the kernel counted another number of switches "
+            "than of hand-overs.",
         )
 
 
 def _passes(
     run: Run, chase: workloads.Workload, access: str, size: int, trial: int
 ) -> tuple[pd.DataFrame, list[bool]]:
-    """The passes of one start as rows; and for each of its blocks, whether another program ran in it.
+    """The passes of one start as rows; and for each of its blocks, whether the switches are those assumed.
 
     The kernel counts the victim's switches: one for each hand-over, and a few for ticks and housekeeping.
     """

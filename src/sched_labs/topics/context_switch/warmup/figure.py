@@ -343,7 +343,7 @@ def _alt(result: Drawable, table: pd.DataFrame) -> str:
         parts.append(f"Warm-up with {access} access: {values}.")
     known = axes.caches(result.machine)
     if known:
-        parts.append(f"Caches of this machine: {', '.join(known)}.")
+        parts.append(f"Caches: {', '.join(known)}.")
     return " ".join(parts)
 
 
@@ -429,7 +429,9 @@ def _grid_caption(table: pd.DataFrame) -> str:
         set_size, partner = axes.size_text(row.working_set_bytes), axes.size_text(row.partner_bytes)
         return f"{axes.time_text(row.extra_ns)} with {set_size} and a partner of {partner}"
 
-    return f"Warming up after one switch costs from {said(least)} to {said(most)}: it depends on both sets."
+    if len(seen) == 1:
+        return f"Warming up after one switch costs {said(most)}; no other field stands clear of the noise."
+    return f"Warming up after one switch costs from {said(least)} to {said(most)}."
 
 
 def _grid_alt(table: pd.DataFrame) -> str:
