@@ -15,7 +15,8 @@
  *     ready tid=PRODUCER tid=PRODUCER ...
  *     run lock=fifo items=... elapsed_ns=... cpu_ns=... user_ns=... system_ns=... voluntary=... involuntary=...
  *         turns=... jain_ppm=... finished=1
- *         cpu_ns     CPU time of all producers; user_ns and system_ns are the kernel's samples of it, taken at ticks
+ *         cpu_ns     CPU time of all producers since the clock started, as are the switches; user_ns and system_ns are
+ *                    the kernel's samples of it, taken at ticks, each producer's from its first item on
  *         turns      how often the queue shows another producer than at the item before
  *         jain_ppm   Jain's index of the producers' shares when the first of them had put all of its items,
  *                    in millionths: 1,000,000 is equal shares, 1,000,000 / producers is one who got everything
@@ -140,6 +141,7 @@ enum { LOCKS = sizeof locks / sizeof *locks };
 
 static struct producer {
     _Atomic pid_t tid;
+    clockid_t cpu_clock;
     long items, bins[BINS];
     int64_t cpu_ns, user_ns, system_ns, voluntary, involuntary;
 } producers[MOST_PRODUCERS];
@@ -173,12 +175,11 @@ static void produce(const struct lock *by, int number)
     memset(me->bins, 0, sizeof me->bins);
     me->items = 0;
     struct rusage before, after;
-    int64_t last = 0, cpu_ns = 0;
+    int64_t last = 0;
     while (me->items < share && last < end_ns) {
         by->lock();
-        if (last == 0) { /* what it did until here was to arrive */
+        if (last == 0) {
             getrusage(RUSAGE_THREAD, &before);
-            cpu_ns = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID);
             last = start_ns;
         }
         queue[queued++] = (uint8_t)number;
@@ -188,17 +189,42 @@ static void produce(const struct lock *by, int number)
         me->bins[bin_of(now - last)]++;
         last = now;
     }
-    me->cpu_ns = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
+    me->cpu_ns = lab_clock_ns(CLOCK_THREAD_CPUTIME_ID) - me->cpu_ns;
     getrusage(RUSAGE_THREAD, &after);
     me->user_ns = ns_of(after.ru_utime) - ns_of(before.ru_utime);
     me->system_ns = ns_of(after.ru_stime) - ns_of(before.ru_stime);
-    me->voluntary = after.ru_nvcsw - before.ru_nvcsw;
-    me->involuntary = after.ru_nivcsw - before.ru_nivcsw;
+    me->voluntary = after.ru_nvcsw - me->voluntary;
+    me->involuntary = after.ru_nivcsw - me->involuntary;
+}
+
+static void read_switches(struct producer *one)
+{
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)one->tid);
+    FILE *status = fopen(path, "re");
+    if (!status)
+        lab_fail("%s", path);
+    while (fgets(line, sizeof line, status)) {
+        sscanf(line, "voluntary_ctxt_switches: %" SCNd64, &one->voluntary);
+        sscanf(line, "nonvoluntary_ctxt_switches: %" SCNd64, &one->involuntary);
+    }
+    fclose(status);
+}
+
+/* What the producers did until now was to arrive.  They cannot note it themselves: those that wait for their first
+ * turn spin or sleep when the clock starts. */
+static void note_start(void)
+{
+    for (long i = 0; i < plan.producers; i++)
+        read_switches(&producers[i]);
+    for (long i = 0; i < plan.producers; i++) /* last, for a spinner's goes on */
+        producers[i].cpu_ns = lab_clock_ns(producers[i].cpu_clock);
 }
 
 static void *be_producer(void *argument)
 {
     int number = (int)(intptr_t)argument;
+    pthread_getcpuclockid(pthread_self(), &producers[number].cpu_clock);
     producers[number].tid = lab_tid();
     for (int i = 0; i < chosen_count; i++) {
         pthread_barrier_wait(&gate);
@@ -303,6 +329,7 @@ int main(int argc, char **argv)
         chosen[i]->lock();
         pthread_barrier_wait(&gate);
         usleep(ARRIVE_US);
+        note_start();
         start_ns = lab_now_ns();
         end_ns = start_ns + plan.budget_ms * 1000000;
         chosen[i]->unlock();

@@ -117,9 +117,10 @@ def locks(
     budget_ms  after so long a lock is stopped, finished or not; what it had put by then counts
     java       ReentrantLock, fair and unfair, with and without tryLock, where java and javac are installed
 
-    The lock is held while the producers arrive, so that every lock begins with all of them waiting.
-    Data: one row per trial and lock: producers, items, elapsed_ns, cpu_ns, user_ns and system_ns (of all
-    producers; the kernel splits them by sampling at ticks on most machines, and these two lag by up to one),
+    The lock is held while the producers arrive, so that every lock begins with all of them waiting.  Time,
+    CPU time and switches of all producers count from when it is released.
+    Data: one row per trial and lock: producers, items, elapsed_ns, cpu_ns, user_ns and system_ns (from each
+    producer's first item on; the kernel samples them at ticks on most machines, and they lag by up to one),
     voluntary_switches, involuntary_switches, turns, jain_share, p50_ns, p99_ns, max_ns (upper edges of bins 4
     to 6 % wide), finished.
     Method: Jain's index from Jain, Chiu and Hawe, DEC-TR-301, 1984.
