@@ -513,6 +513,9 @@ def small_machine(kind: str, given: dict[str, Any]) -> Result:
         run.tables["found"] = run.tables["found"].assign(period_ns=np.nan, strength=0.4)
         run.facts["timer_interrupts"] = None
     run.tables.pop("waits", None)
+    if kind == "fpu.state":  # a wide state, and a processor that does not say what of it is in use
+        run.data = run.data.replace({"registers": {"avx512": "neon"}}).assign(in_use_bytes=np.nan)
+        _times(run, "registers == 'neon' and condition == 'exchange'", elapsed_ns=2)
     if kind == "regimes.sweep":
         run.tables["blocks"] = run.tables["blocks"].assign(
             run_delay_ns=np.nan, timeslices=np.nan, counted=np.nan
