@@ -30,7 +30,7 @@ def _kept_off(table: pd.DataFrame) -> Verdict:
         return Verdict(FAILS, reason)
     if intruded.cpu_lo_percent >= 0.9 * alone.cpu_hi_percent:
         return Verdict(HOLDS, reason)
-    raise CannotTell(f"The intervals are too wide: {reason}")
+    raise CannotTell(f"The intervals allow either, a tenth less or as much: {reason}")
 
 
 CLAIMS = [

@@ -56,7 +56,7 @@ def _its_own_limit(table: pd.DataFrame) -> Verdict:
         return Verdict(FAILS, reason)
     if sibling.cpu_lo_percent >= 0.9 * limit:
         return Verdict(HOLDS, reason)
-    raise CannotTell(f"The interval is too wide: {reason}")
+    raise CannotTell(f"The interval spans nine tenths of it: {reason}")
 
 
 CLAIMS = [

@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from sched_labs.claims.base import CannotTell, Claim, Verdict, ns, yes
+from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import between, holds_or_fails, one_row, ratio, tail_ratio
 
 RARE = 5  # percent of the periods: fewer are throttled now and then by chance
@@ -91,7 +91,11 @@ def _counts_the_quota(table: pd.DataFrame) -> Verdict:
         raise CannotTell("Neither Go nor Java is installed here.")
     said = ", ".join(f"{row.own_threads} in {row.runtime}" for row in found.itertuples())
     reason = f"threads where the quota is worth {found.threads.iloc[0]}: {said}."
-    return yes(bool((found.own_threads <= found.threads).all()), reason)
+    if (found.own_threads > found.threads).any():
+        return Verdict(FAILS, reason)
+    if len(found) < 2:
+        raise CannotTell(f"Only one of the two is installed here: {reason}")
+    return Verdict(HOLDS, reason)
 
 
 def _percent_tells(table: pd.DataFrame) -> Verdict:

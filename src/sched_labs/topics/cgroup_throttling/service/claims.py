@@ -62,7 +62,8 @@ HILL = 1.4  # of the usual p99: a hill whose top lies nearer is the end of the f
 def _second_mode(table: pd.DataFrame) -> Verdict:
     """Statistic: how many requests take longer than 99 % do without a limit, and where those are densest.
     Control: the same requests without a limit.  Design: demand below the quota, in crowds.
-    Opponent: a longer tail is no hill of its own: where it is densest has to lie clear of the usual p99.
+    Opponent: a longer tail is no hill of its own: where it is densest has to lie clear of the usual p99, and
+    of all that this may be.
     """
     row, none = _row(table, "quota"), _row(table, "none")
     if row.throttled_percent < 5:
@@ -70,9 +71,9 @@ def _second_mode(table: pd.DataFrame) -> Verdict:
     if math.isfinite(row.second_mode_ns):
         reason = (
             f"{row.beyond_percent:.0f} % of the requests, densest near {ns(row.second_mode_ns)}; without a "
-            f"limit p99 is {ns(none.p99_ns)}."
+            f"limit p99 is {_p99(none)}."
         )
-        if row.second_mode_ns < HILL * none.p99_ns:
+        if row.second_mode_ns < HILL * none.p99_hi_ns:
             raise CannotTell(f"They may be the end of the first hill: {reason}")
         return Verdict(HOLDS, reason)
     if row.beyond_percent <= 1:
