@@ -383,6 +383,13 @@ CASES: list[Case] = [
     ("000-037", HOLDS, [point(256 * KIB, 240_000)], "240 µs (240 µs to 240 µs) after a partner of 4 MiB"),
     ("000-037", HOLDS, [point(256 * KIB, e, partner=p) for p, e in ((MIB, 500), (MIB * 4, 2.4e5))], "4 MiB"),
     ("000-037", FAILS, [point(256 * KIB, 9_000)], "9 µs"),
+    # A partner that touches less displaced more of the set here.
+    (
+        "000-037",
+        UNKNOWN,
+        [point(256 * KIB, 164_000, partner=MIB), point(256 * KIB, 91_000)],
+        "on the partner: 164 µs (164 µs to 164 µs) after one of 1 MiB, 91 µs (",
+    ),
     ("000-037", UNKNOWN, [point(256 * KIB, 240_000, seen=False)], "noise floor"),
     ("000-037", UNKNOWN, [point(256 * KIB, 120_000)], "spans a limit"),
     ("000-037", UNKNOWN, [point(MIB, 120_000)], "256 KiB"),

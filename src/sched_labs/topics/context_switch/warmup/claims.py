@@ -173,8 +173,8 @@ def _kernel_evicts(table: pd.DataFrame) -> Verdict:
 
 def _256_kib_in_240_us(table: pd.DataFrame) -> Verdict:
     """Statistic: warm-up of 256 KiB, within a factor of two.  Control: the walk alone.  Design: random order
-    after the partner that touches most, the dearest.  Opponent: the sentence names no partner, and one that
-    leaves the set in the cache costs nothing.
+    after the partner that touches most.  Opponent: the sentence names no partner: one that leaves the set in
+    the cache costs nothing, and one that touches less may displace more of it.
     """
     found = table[(table.access == "random") & (table.working_set_bytes == 256 << 10)]
     if found.empty:
@@ -184,7 +184,15 @@ def _256_kib_in_240_us(table: pd.DataFrame) -> Verdict:
         f"{ns(row.extra_ns)} ({between(row, 'extra', 'ns')}) after a partner of "
         f"{size(row.partner_bytes)}; 120 to 480 µs count as 240 µs."
     )
-    return within(row.extra_lo_ns, row.extra_hi_ns, 120_000, 480_000, reason)
+    least, most = 120_000, 480_000
+    reached = found[found.seen & (found.extra_hi_ns >= least) & (found.extra_lo_ns <= most)]
+    if len(reached) and (row.extra_hi_ns < least or row.extra_lo_ns > most):
+        other = _peak(reached)
+        raise CannotTell(
+            f"It depends on the partner: {ns(other.extra_ns)} ({between(other, 'extra', 'ns')}) after one of "
+            f"{size(other.partner_bytes)}, {reason}"
+        )
+    return within(row.extra_lo_ns, row.extra_hi_ns, least, most, reason)
 
 
 def _per_line(row: Any) -> str:
