@@ -53,7 +53,7 @@ def _costs_the_same(table: pd.DataFrame) -> Verdict:
     if not all(math.isfinite(row[name]) for name in ("extra_lo_ns", "extra_hi_ns", "floor_ns")):
         raise CannotTell("Too few trials to tell how trials vary.")
     reason = (
-        f"{ns(row.call_ns)} while threads of the process run on the other CPUs, "
+        f"{ns(row.call_ns)} while threads of the process run on other CPUs, "
         f"{ns(_row(table, 'alone').call_ns)} alone."
     )
     same = -row.floor_ns <= row.extra_lo_ns and row.extra_hi_ns <= row.floor_ns

@@ -76,7 +76,7 @@ def _caption(table: pd.DataFrame) -> str:
     alone, running = rows["alone"], rows["threads"]
     text = (
         f"The call takes {axes.time_text(alone.call_ns)} alone, and {axes.time_text(running.call_ns)} while "
-        "threads of the same process run on the other CPUs"
+        "threads of the same process run on other CPUs"
     )
     share = f"such a thread is stopped by {running.stopped_share:.1%} of the calls"
     if pd.notna(running.lost_ns):
