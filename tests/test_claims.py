@@ -437,6 +437,7 @@ CASES: list[Case] = [
     ("000-015", FAILS, [crowd(2, 1000), crowd(512, 800)], "800 ns with 512 (750 ns to 850 ns)"),
     ("000-015", UNKNOWN, [crowd(2, 1000), crowd(512, 1110)], "of the noise, 20 ns: 1 µs"),
     ("000-015", UNKNOWN, [crowd(2, 1000), crowd(512, 890)], "of the noise, 20 ns: 1 µs"),
+    ("000-015", FAILS, [crowd(2, 1000), crowd(128, 3000), crowd(512, 2000)], "3 µs with 128 ready threads"),
     ("000-015", UNKNOWN, [crowd(2, 1000), crowd(8, 1500)], "Two crowds are needed"),
     ("crowd", FAILS, [crowd(2, 1000), crowd(512, 1500)], "1.5 µs with 512"),
     ("crowd", HOLDS, [crowd(2, 1000), crowd(512, 256_000)], "256 µs with 512"),

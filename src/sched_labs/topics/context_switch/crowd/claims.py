@@ -25,18 +25,24 @@ def _crowd_reason(few: pd.Series, many: pd.Series) -> str:
 
 def _dearer_in_a_crowd(table: pd.DataFrame) -> Verdict:
     """Statistic: time a switch, by interval and floor.  Control: two threads.  Design: all of them yield,
-    none sleeps.  Opponent: what grows is the caches' part as much as the search, and small crowds may cost
-    alike: the reason says from which on they do not.
+    none sleeps; a crowd that is clearly cheaper than a smaller one refutes it.  Opponent: what grows is the
+    caches' part as much as the search, and small crowds may cost alike: the reason says from which on they
+    do not.
     """
     few, many = _crowds(table)
+    ordered = table.sort_values("threads", ignore_index=True)
+    dearest = ordered.switch_lo_ns.cummax().shift()
+    cheaper = ordered[ordered.switch_hi_ns + few.floor_ns < dearest]
+    if len(cheaper):
+        row = cheaper.iloc[-1]
+        before = ordered[ordered.threads < row.threads]
+        return Verdict(FAILS, _crowd_reason(before.loc[before.switch_lo_ns.idxmax()], row))
     clear = table[table.switch_lo_ns > few.switch_hi_ns + few.floor_ns]
     reason = _crowd_reason(few, many)
     if not clear.empty:
         reason += f" The smallest crowd that stands clear of the first has {clear.threads.min():.0f}."
     if many.switch_lo_ns > few.switch_hi_ns + few.floor_ns:
         return Verdict(HOLDS, reason)
-    if many.switch_hi_ns + few.floor_ns < few.switch_lo_ns:
-        return Verdict(FAILS, reason)
     raise CannotTell(
         f"The intervals do not stand clear of each other and of the noise, {ns(few.floor_ns)}: {reason}"
     )
