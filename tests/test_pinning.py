@@ -264,6 +264,8 @@ def test_kernel_threads_that_nobody_sees_are_not_counted_as_none() -> None:
     seen = pd.DataFrame(rows).assign(condition="pinned", per_s=250.0, per_lo_s=249.0, per_hi_s=251.0)
     caption = figures.draw(constructed("reserved.residents", seen)).caption
     assert "250 interrupts in a second; times" in caption and "kernel threads" not in caption
+    untold = figures.draw(constructed("reserved.residents", seen[seen.kind == "anybody"])).caption
+    assert "this CPU does not tell its interrupts here; times" in untold
 
 
 def test_the_text_for_a_figure_of_residents_has_the_numbers_of_its_caption() -> None:

@@ -134,7 +134,8 @@ def _mark(ax: Any, row: Any, y: int, old: bool) -> None:
 
 def _caption(table: pd.DataFrame) -> str:
     rows = table[table["condition"] == table["condition"].iloc[0]]
-    interrupts = rows.loc[rows["kind"].isin(["timer", "call", "device", "other"]), "per_s"].sum()
+    interrupts = rows.loc[rows["kind"].isin(["timer", "call", "device", "other"]), "per_s"]
+    had = f"had {axes.number_text(interrupts.sum(), 4)} interrupts in a second"
     threads = rows[rows["kind"] == "kernel_thread"]
     awake = int((threads["per_s"] > 0).sum())
     taken = rows.loc[rows["kind"] == "anybody", "per_s"].sum()
@@ -144,7 +145,7 @@ def _caption(table: pd.DataFrame) -> str:
         "or more; "
     )
     return (
-        f"With its thread {how} this CPU had {axes.number_text(interrupts, 4)} interrupts in a second; "
+        f"With its thread {how} this CPU {had if len(interrupts) else 'does not tell its interrupts here'}; "
         f"{ran if len(threads) else ''}times in a second at which the thread was taken off it: "
         f"{axes.number_text(taken, 4)}."
     )
