@@ -30,8 +30,9 @@ def summarise(result: Result) -> pd.DataFrame:
 
     wakes                  how many wake-ups
     p50_ns, p90_ns, p99_ns, max_ns   how late: half, 90 %, 99 %, all of them were not later
-    waited_ns              from here on a wake-up counts as made to wait for other threads
-    made_wait_percent      share of the wake-ups that were later than that
+    waited_ns              from here on a wake-up counts as late
+    made_wait_percent      share of the wake-ups that were later than that; one that is due while the sleeper
+                           is still at the work of an earlier one has not waited of itself (`waits.waits`)
     sleeper_cpu_percent    what the sleeper used of the CPU, of all that it and the hogs used
     fair_percent           what an equal share would be
     involuntary            how often the sleeper lost the CPU while it worked
