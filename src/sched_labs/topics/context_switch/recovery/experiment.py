@@ -231,7 +231,7 @@ def curve(
         for header, resumed in blocks_of(records):
             expected = 0 if header["partner"] < 0 else header["passes"]
             counted = header["voluntary"] + header["involuntary"]
-            # The partner that woke the victim has yet to go to sleep.  The victim takes the CPU before it can,
+            # The partner that woke the victim has yet to go to sleep.  The victim takes its CPU before that,
             # and gives it back once, if its walk is longer than a slice: a switch more for each hand-over.
             most = 2 * expected + max(3, 0.2 * header["passes"])
             disturbed += counted < expected or counted > most
