@@ -84,7 +84,7 @@ def _free_for_the_waker(table: pd.DataFrame) -> Verdict:
 
 
 CLAIMS = [
-    Claim("idle-soonest", "An idle CPU runs a woken thread sooner than any busy one.",
+    Claim("idle-soonest", "An idle CPU runs a woken thread sooner than a busy one.",
           "a common belief", KIND, _idle_is_soonest),
     Claim("idle-exit", "Most of a wake-up on another, idle CPU is telling it, and its way out of idle.",
           ONE_VM, KIND, _leaving_idle),
