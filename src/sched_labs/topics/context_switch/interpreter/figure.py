@@ -120,8 +120,7 @@ def _caption(table: pd.DataFrame) -> str:
         return f"With {sizes}, {axes.time_text(small['calls_ns'], 2)} of it without any switch."
     return (
         f"With {sizes}, with {axes.size_text(large['buffer_bytes'])} {_tax(large)}; "
-        f"the loop itself takes {axes.time_text(small['one_ns'], 2)} and "
-        f"{axes.time_text(large['one_ns'], 2)}."
+        f"the loop itself takes {axes.time_text(small['one_ns'])} and {axes.time_text(large['one_ns'])}."
     )
 
 
