@@ -380,6 +380,8 @@ CASES: list[Case] = [
     ("spacing", HOLDS, [spaced(2_000, rounds=0.25), spaced(64_000, rounds=16)], "64 µs after 16"),
     ("spacing", UNKNOWN, [spaced(2_000, rounds=0.25), spaced(16_000, 9000, rounds=16)], "do not decide"),
     ("spacing", UNKNOWN, [spaced(2_000, rounds=0.25), spaced(16_000)], "below and above one round"),
+    # It still grows, if more slowly than a square root.
+    ("spacing", UNKNOWN, [spaced(31_000), spaced(70_000, rounds=16)], "less than 2 times as much counts as"),
     ("000-037", HOLDS, [point(256 * KIB, 240_000)], "240 µs (240 µs to 240 µs) after a partner of 4 MiB"),
     ("000-037", HOLDS, [point(256 * KIB, e, partner=p) for p, e in ((MIB, 500), (MIB * 4, 2.4e5))], "4 MiB"),
     ("000-037", FAILS, [point(256 * KIB, 9_000)], "9 µs"),
@@ -421,8 +423,10 @@ CASES: list[Case] = [
     ("000-056", UNKNOWN, [script(tax=11, half=6), script(64 * MIB, 20)], "span one half"),
     ("000-056", UNKNOWN, [script(floor=20), script(64 * MIB, 10.5)], "The noise hides 20.0 and 0.1 ns."),
     ("000-056", UNKNOWN, [script()], "two sizes of buffer"),
+    ("000-056", UNKNOWN, [script(2 * MIB), script(64 * MIB, 10.5)], "2 MiB, not 16 KiB"),
     ("000-051", FAILS, [script(), script(64 * MIB, 30)], "and 30.0 ns with 64 MiB"),
     ("000-051", HOLDS, [script(tax=0.1, half=0.1), script(64 * MIB, 30)], "0.1 ns with 16 KiB"),
+    ("000-051", UNKNOWN, [script(2 * MIB), script(64 * MIB, 30)], "2 MiB, not 16 KiB"),
     ("000-051", UNKNOWN, [script(tax=2, half=3), script(64 * MIB, 20)], "span a tenth"),
     ("000-051", UNKNOWN, [script(floor=20), script(64 * MIB, 30)], "or the noise span a tenth"),
     ("000-049", FAILS, [script(), script(64 * MIB)], "2.30 times as long"),
@@ -465,6 +469,7 @@ CANNOT_BE = {
     ("002-039", HOLDS),  # other programs on the other CPUs look the same
     ("002-092", HOLDS),  # as well
     ("002-124", HOLDS),  # what the hogs got done is not counted, so that equal shares can never prove it
+    ("002-045", HOLDS),  # the hog never has a machine's only CPU: no machine hangs, whatever the hog is left
 }
 
 
