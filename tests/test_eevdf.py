@@ -101,6 +101,8 @@ def test_the_figure_has_a_row_for_each_feature_and_a_column_for_each_kernel(
     figure = by_kernel(runs, "equal")
     assert len(figure.mpl.axes) == len(runs) * (1 + len(gallery.PIECES))
     assert set(figure.data.kernel) == {f"Linux {kernel}" for kernel in recordings}
+    assert "on average: nothing turned off" in figure.alt and "In the first row, averaged" in figure.caption
+    assert "In the first row" not in by_kernel(runs, "equal", [eevdf.NOTHING]).caption
     with pytest.raises(ParameterError, match="There are: equal"):
         by_kernel(runs, "unequal")
 

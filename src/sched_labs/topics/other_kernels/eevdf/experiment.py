@@ -49,7 +49,7 @@ def summarise(result: Result) -> pd.DataFrame:
     """One row per feature that was off and situation; each number is the median of the trials' own, with its
     95 % interval over trials.
 
-    off        the feature that was turned off; "nothing" where the kernel was left as it is
+    off        the feature that was turned off; "nothing" where none was (guests have HRTICK on)
     situation  equal (the one that wakes has just had the CPU, both have the same slice), short (the same, and
                its slice is shorter), owed (same slices; it had to wait before, and slept before it had all
                that it was owed)
