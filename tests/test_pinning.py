@@ -136,6 +136,10 @@ def test_a_caption_on_written_lines_takes_no_number_of_read_ones() -> None:
     caption = captions.pop()
     assert not captions and "every line written" in caption
     assert "suffers most at 16 KiB, moved to another CPU: it takes" in caption  # of several distances
+    inside = constructed_moves()
+    inside["warmup_lo_ns"] = -1.0
+    caption = figures.draw(constructed("migration.cost", inside)).caption
+    assert caption.endswith("That the walk takes longer than without a move is not seen.")
 
 
 # ---- shared cores ----

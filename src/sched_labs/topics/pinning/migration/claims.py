@@ -128,7 +128,7 @@ CLAIMS = [
           "30 times as much as on the same core.", WEB_COURSE, MOVES, _ratios),
     Claim("000-087-move", "Pinning keeps caches warm, because a thread that is moved finds them cold.",
           WEB_COURSE, MOVES, _cold),
-    Claim("migration-cost", "A move costs half a millisecond, whatever the thread's working set.",
+    Claim("migration-cost", "After a move a thread's data cost half a millisecond, whatever its working set.",
           "what Linux assumes by default (sysctl_sched_migration_cost, kernel/sched/fair.c)", MOVES,
           _half_a_millisecond),
 ]  # fmt: skip

@@ -185,18 +185,20 @@ def _caption(table: pd.DataFrame) -> str:
                 for row in ([small, large] if len(rows) > 1 else [small])
             )
         )
-    most = highest(moved.assign(times=moved["warmup_ns"] / moved["stay_ns"]), "times")
+    sentence = "; ".join(parts)
+    told = f"{sentence[0].upper()}{sentence[1:]}, every line {'written' if touch == 'writes' else 'read'}."
     several = moved["working_set_bytes"].nunique() > 1
+    cold = moved[_clear(moved, "warmup")]
+    if cold.empty:
+        return f"{told} That the walk takes longer than without a move is not seen."
+    most = highest(cold.assign(times=cold["warmup_ns"] / cold["stay_ns"]), "times")
     most_at = f" at {axes.size_text(most.working_set_bytes)}" if several else ""
     if moved["distance"].nunique() > 1:
         most_at += f", moved to {WORDS.get(str(most.distance), str(most.distance))}"
     if most_at:
         most_at = f"suffers most{most_at}: it "
-    sentence = "; ".join(parts)
-    return (
-        f"{sentence[0].upper()}{sentence[1:]}, every line {'written' if touch == 'writes' else 'read'}. "
-        f"The walk {most_at}takes {axes.number_text(1 + most.times, 2)} times as long as without a move."
-    )
+    times = axes.number_text(1 + most.times, 2)
+    return f"{told} The walk {most_at}takes {times} times as long as without a move."
 
 
 def _alt(table: pd.DataFrame) -> str:

@@ -52,7 +52,7 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
     """Statistic: CPU time a request, free minus pinned, by interval.  Control: equal trials give the floor,
     and the requests after a move tell what the moves themselves cost.  Design: only where free workers moved.
     Opponent: free workers that met on one CPU may stay there and push each other's data out without a move;
-    hence the moves have to explain half of what was saved.
+    hence the moves have to explain half of all that may have been saved.
     """
     free = table[(table["owner"] == "thread") & (table["placement"] == "free")]
     if free.empty:
@@ -83,7 +83,7 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
             f"the noise, {ns(floor) if pd.notna(floor) else 'which is not known'}. {reason}"
         )
     reason += f" A pin saved {ns(saved)} ({ns(low)} to {ns(high)})."
-    if pd.isna(foreseen) or foreseen < low / 2:
+    if pd.isna(foreseen) or foreseen < high / 2:
         raise CannotTell(f"That the moves are the reason is not seen. {reason}")
     return Verdict(HOLDS, reason)
 
