@@ -107,7 +107,8 @@ PROCESS_CASES: list[Case] = [
     ("000-105", HOLDS, [*USUAL, process("E", "I/O-bound", 900, 1)], "all 4 processes as they are"),
     ("000-105", FAILS, [*USUAL, YIELDER], "D looks CPU-contended and is yielding"),
     ("000-105", UNKNOWN, USUAL, "too few"),
-    ("000-104", HOLDS, [process("E", "I/O-bound", 900, 1, threads=2, leader=0.5)], "leader of E makes 50%"),
+    ("000-104", HOLDS, [process("E", "I/O-bound", 900, 1, threads=2, leader=0.95)], "leader of E makes 95%"),
+    ("000-104", FAILS, [process("E", "I/O-bound", 900, 1, threads=2, leader=0.5)], "leader of E makes 50%"),
     ("000-104", FAILS, [process("E", "pool", 900, 1, threads=5, leader=0.0)], "leader of E makes 0%"),
     ("000-104", UNKNOWN, USUAL, "no process of several threads"),
 ]  # fmt: skip

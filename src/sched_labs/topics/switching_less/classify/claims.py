@@ -41,7 +41,7 @@ def _leader_is_enough(table: pd.DataFrame) -> Verdict:
     least = many.assign(share=share).sort_values("share").iloc[0]
     part = f"{least.share:.0%} of the switches of its {least.threads} threads"
     reason = f"The leader of {least.process} makes {part}."
-    return Verdict(FAILS if share.min() < 0.25 else HOLDS, reason)
+    return Verdict(FAILS if share.min() < 0.9 else HOLDS, reason)
 
 
 PROCESSES = "classify.processes"

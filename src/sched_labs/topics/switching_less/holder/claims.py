@@ -17,7 +17,8 @@ def _beside_none(table: pd.DataFrame, lock: str) -> tuple[pd.Series, tuple[float
         raise CannotTell("The holder's group was never throttled.")
     reason = (
         f"one wait in ten took {ns(row.p90_ns)} or more with a quota on the holder, {ns(alone.p90_ns)} "
-        f"without; for {row.stopped_percent:.0f} % of all that waiting the holder had no CPU."
+        f"without; for at least {int(row.stopped_percent)} % of all that waiting the holder "
+        "had no CPU."
     )
     return row, ratio(row, alone, "p90", "ns"), reason
 
