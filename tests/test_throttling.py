@@ -21,7 +21,7 @@ from sched_labs import draw as figures
 from sched_labs import machine, workloads
 from sched_labs.core import lock
 from sched_labs.core.errors import ParameterError, PlacementError, WorkloadError
-from sched_labs.core.result import Result
+from sched_labs.core.result import Result, recorded
 from sched_labs.limits import cgroups
 from sched_labs.probes import runqlat
 from sched_labs.probes.waits import OCCUPANTS
@@ -223,6 +223,15 @@ def test_waits_are_split_by_cause_where_the_kernel_can_be_watched(
     assert (table.rivals_ns[table.neighbour == "hogs"] > 0).all()
     watched = [block for block in result.records("blocks") if block["waits_ns"]]
     assert len(watched) == len(result.records("blocks")) == result.parameters["trials"] * len(table)
+
+
+def test_a_guess_of_a_wait_stands_among_the_waits() -> None:
+    run = recorded("service.contention")
+    assert run
+    drawing = run.plot(predictions=[figures.Prediction(100, "ms")]).mpl
+    marked = [ax for ax in drawing.axes if any(line.is_dashed() for line in ax.lines)]
+    assert [ax.get_title("left") for ax in marked] == ["run-queue wait per request (schedstat)"]
+    assert marked[0].get_xlim()[1] > 100 * MS
 
 
 def test_a_constructed_wait_is_split_by_hand() -> None:

@@ -75,7 +75,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 
 def _caption(table: pd.DataFrame) -> str:
     said = [
-        f"{words} {listed([f'{axes.time_text(row.p99_ns, 2)} ({row.runtime})' for row in each(rows)])}"
+        f"{words} {listed([f'{axes.time_text(row.p99_ns)} ({row.runtime})' for row in each(rows)])}"
         for setting, words in _COUNTED.items()
         if len(rows := table[table.setting == setting])
     ]

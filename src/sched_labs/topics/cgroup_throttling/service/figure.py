@@ -249,6 +249,7 @@ _INSTRUMENTS = (
     ("rivals_ns", "wait per request, another thread had the CPU (BPF)"),
     ("pressure_percent", "time under CPU pressure (PSI)"),
 )
+_ASKED = "run_delay_ns"  # which of them the chapter asks a prediction of
 
 
 def contention_frame(result: Drawable) -> pd.DataFrame:
@@ -272,11 +273,12 @@ def draw_contention(result: Drawable, recorded: Drawable | None, predictions: Pr
     with style.drawing():
         drawing = canvas((46 + 19 * len(table)) * len(shown) + 40 + 18 * bool(predictions))
         panels = drawing.subplots(len(shown), 1, squeeze=False)[:, 0]
+        handles: list[Any] = []
         for ax, (name, title) in zip(panels, shown, strict=True):
             _bars(ax, table, pale, name, title)
-        for _, ns in times_ns(predictions):
-            panels[0].axvline(ns, **dashed())
-        handles: list[Any] = [Line2D([], [], **dashed(), label=text) for text, _ in times_ns(predictions)]
+            if name == _ASKED:
+                handles += [ax.axvline(ns, label=text, **dashed()) for text, ns in times_ns(predictions)]
+                ax.set_xlim(0, max([ax.get_xlim()[1], *(1.03 * ns for _, ns in times_ns(predictions))]))
         handles += also_in_legend(recorded, (), marker="D", linestyle="none")
         if handles:
             drawing.legend(handles=handles, loc="outside upper left", ncols=1)
