@@ -74,14 +74,10 @@ def test_the_limit_around_both_is_counted_by_the_group_around_them() -> None:
     assert result.plot().caption
 
 
-def test_without_groups_the_thread_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_groups_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PlacementError("No control group can be made here: constructed.", "Ask.")
 
     monkeypatch.setattr(cgroups.making, "make", refuse)
-    result = nested.groups(profile="tiny", save=False, progress=False)
-    assert any(
-        note.level == "missing" and "No control group can be made" in note.text for note in result.notes
-    )
-    assert list(result.data.condition) == ["alone"] and not result.data.outer_periods.any()
-    assert "nothing held it back" in result.plot().caption
+    with pytest.raises(PlacementError, match="No control group can be made"):
+        nested.groups(profile="tiny", save=False, progress=False)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from sched_labs import machine, workloads
 from sched_labs.core import stats
-from sched_labs.core.errors import ParameterError, PlacementError
+from sched_labs.core.errors import ParameterError
 from sched_labs.core.result import Result
 from sched_labs.limits import cgroups
 from sched_labs.run import checks
@@ -93,8 +93,9 @@ def groups(
     All threads run on one CPU, so that two of them use no more of it than one.
 
     Data: one row per run: condition, trial, elapsed_ns, cpu_ns, longest_gap_ns, own_periods, own_throttled,
-    outer_periods, outer_throttled (cpu.stat's nr_periods and nr_throttled).  Where no group may be made the
-    thread runs without any, alone, and a note says so: nothing is counted then.
+    outer_periods, outer_throttled (cpu.stat's nr_periods and nr_throttled).
+
+    Raises PlacementError where no group can be made.
     """
     checks.words("conditions", conditions, CONDITIONS)
     cgroups.check_limit(outer_us, period_us, 0)
@@ -109,11 +110,12 @@ def groups(
     if trials < 1 or cycles < 2:
         raise ParameterError("trials start at 1 and cycles at 2.", "Leave them out to use the profile's.")
     run.begin()
-    able = _able(run)
-    chosen = [name for name in CONDITIONS if name in conditions] if able else ["alone"]
+    with cgroups.group("outer") as outer, cgroups.group("inner", inside=outer) as inner:
+        inner.counted()
+    chosen = [name for name in CONDITIONS if name in conditions]
     run.parameters |= {
         "outer_us": outer_us, "inner_us": inner_us, "period_us": period_us, "trials": trials,
-        "cpu": placement.quiet_cpu(), "limited": able,
+        "cpu": placement.quiet_cpu(),
     }  # fmt: skip
     cells = [(trial, name) for trial in range(trials) for name in chosen]
     for trial, name in run.each(cells, label=lambda cell: cell[1].replace("_", " ")):
@@ -121,52 +123,33 @@ def groups(
         run.add([{"condition": name, "trial": trial} | seen])
 
 
-def _able(run: Run) -> bool:
-    try:
-        with cgroups.group("outer") as outer, cgroups.group("inner", inside=outer) as inner:
-            inner.counted()
-        return True
-    except PlacementError as error:
-        text = (
-            f"No groups inside each other could be made, so there was no limit: {error.what} {error.remedy}"
-        )
-        run.note("missing", text.strip())
-        return False
-
-
 def _block(name: str, p: dict[str, Any], milliseconds: int) -> dict[str, Any]:
     limited, busy = CONDITIONS[name]
     with contextlib.ExitStack() as stack:
-        outer = own = None
-        if p["limited"]:
-            outer = stack.enter_context(
-                cgroups.group("outer", quota_us=p["outer_us"], period_us=p["period_us"])
-            )
-            quota = {"quota_us": p["inner_us"] if limited else None, "period_us": p["period_us"]}
-            own, other = (
-                stack.enter_context(cgroups.group(word, inside=outer, **quota)) for word in ("one", "two")
-            )
-            if busy:
-                rival = stack.enter_context(_hog(4 * milliseconds + 10_000, p["cpu"]))
-                other.add(rival.pid)
-                rival.go()
+        outer = stack.enter_context(cgroups.group("outer", quota_us=p["outer_us"], period_us=p["period_us"]))
+        quota = {"quota_us": p["inner_us"] if limited else None, "period_us": p["period_us"]}
+        own, other = (
+            stack.enter_context(cgroups.group(word, inside=outer, **quota)) for word in ("one", "two")
+        )
+        if busy:
+            rival = stack.enter_context(_hog(4 * milliseconds + 10_000, p["cpu"]))
+            other.add(rival.pid)
+            rival.go()
         hog = stack.enter_context(_hog(milliseconds, p["cpu"]))
-        before = None
-        if own and outer:
-            own.add(hog.pid)
-            before = own.counted(), outer.counted()
+        own.add(hog.pid)
+        inside, around = own.counted(), outer.counted()
         records = hog.run()
-        counted = (own.counted().since(before[0]), outer.counted().since(before[1])) if before else None  # type: ignore[union-attr]
+        inside, around = own.counted().since(inside), outer.counted().since(around)
     worker = next(record for record in records if record.kind == "worker")
     gaps = [(record["at_ns"], record["ns"]) for record in records if record.kind == "gap"]
     return {
         "elapsed_ns": max([milliseconds * 1_000_000, *(at + ns for at, ns in gaps)]),
         "cpu_ns": worker["cpu_ns"],
         "longest_gap_ns": max((ns for _, ns in gaps), default=0),
-        "own_periods": counted[0].periods if counted else 0,
-        "own_throttled": counted[0].throttled_periods if counted else 0,
-        "outer_periods": counted[1].periods if counted else 0,
-        "outer_throttled": counted[1].throttled_periods if counted else 0,
+        "own_periods": inside.periods,
+        "own_throttled": inside.throttled_periods,
+        "outer_periods": around.periods,
+        "outer_throttled": around.throttled_periods,
     }
 
 
