@@ -138,7 +138,10 @@ CASES: list[Case] = [
     ),
     ("L24", FAILS, at_rates((0.1, 0.5), (15, 25)), "0.3 % slower at 1,000"),
     ("L24", HOLDS, at_rates((-0.5, 0.5), (0.1, 0.9)), "0.5 % slower at 100,000"),
+    ("L24", FAILS, at_rates((5, 6), (1, 2)), "5.5 % slower at 1,000"),
     ("L24", UNKNOWN, at_rates((-3, 6), (2, 25)), "overlap"),
+    # A wide interval at the lower rate hides a cost of its own, and shows none alike.
+    ("L24", UNKNOWN, at_rates((-13, 15), (10, 14)), "12.0 % slower at 100,000"),
     ("L24", UNKNOWN, at_rates((0, 1), (15, 25), 3e3), "too much alike"),
     ("L24", UNKNOWN, at_rates((0, 1), (15, 25))[:1], "fewer than two rates"),
     ("L27", FAILS, beside_packets(0, 60, 0.3), "took 61 ms"),
@@ -162,7 +165,12 @@ CASES: list[Case] = [
     ("002-062", FAILS, beside_packets(0, 60, 0) + beside_packets(-10, 58, 0), "59 ms with nice -10"),
     ("002-062", HOLDS, beside_packets(0, 60, 0) + beside_packets(-10, 6, 0), "7 ms with nice -10"),
     # Fewer packets are the sender's smaller share of the CPU, and no packet costs less for it.
-    ("002-062", FAILS, beside_packets(0, 90, 0) + beside_packets(-10, 36, 0, softirqs=4e4), "0.93 µs each"),
+    (
+        "002-062",
+        FAILS,
+        beside_packets(0, 90, 0) + beside_packets(-10, 36, 0, softirqs=4e4),
+        "and 0.93 µs each (0.83 to 1)",
+    ),
     # What interrupts a program with nobody beside it is no work for packets.
     (
         "002-062",
@@ -171,10 +179,15 @@ CASES: list[Case] = [
         + beside_packets(-10, 51, 0, half_width=0.01)
         + beside_packets(0, 50, 0, neighbour="nobody", half_width=0.01)
         + beside_packets(-10, 50, 0, neighbour="nobody", half_width=0.01),
-        "0.1 and 0.01 µs each",
+        "0.1 (0.089 to 0.11) and 0.01 µs each",
     ),
     ("002-062", UNKNOWN, beside_packets(0, 60, 0) + beside_packets(-10, 6, 0, softirqs=math.nan), "counted"),
-    ("002-062", UNKNOWN, beside_packets(0, 60, 0) + beside_packets(-10, 30, 0, half_width=0.5), "either"),
+    (
+        "002-062",
+        UNKNOWN,
+        beside_packets(0, 60, 0) + beside_packets(-10, 30, 0, half_width=0.5),
+        "0.61 (0.55 to 0.67) and 0.31 µs each (0.15 to 0.47)",
+    ),
     ("002-062", UNKNOWN, beside_packets(0, -0.5, 0) + beside_packets(-10, 58, 0), "hardly any"),
     ("002-062", UNKNOWN, beside_packets(0, 60, 0), "nice -10"),
     ("L21", FAILS, switched(ping=(9000, 10), hog_1=(200, 200), hog_2=(100, 99)), "300 times, 299 times"),

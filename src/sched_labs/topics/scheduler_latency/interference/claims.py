@@ -77,11 +77,14 @@ def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
         raise CannotTell(f"The softirqs were not counted: {reason}.")
     plain, least, most = _beyond((plain, least, most), table, 0, "interrupt", "over_it")
     better, low, high = _beyond((better, low, high), table, -10, "interrupt", "over_it")
+    least, most, low, high = (
+        1e3 * ms / count for ms, count in ((least, before), (most, before), (low, after), (high, after))
+    )
     reason += (
         f", for {before:,.0f} and {after:,.0f} softirqs a second: {_less(table)}"
-        f"{number_text(1e3 * plain / before, 2)} and {number_text(1e3 * better / after, 2)} µs each."
+        f"{number_text(1e3 * plain / before, 2)} ({_between(least, most)}) and "
+        f"{number_text(1e3 * better / after, 2)} µs each ({_between(low, high)})."
     )
-    least, most, low, high = least / before, most / before, low / after, high / after
     return holds_or_fails(high < 0.5 * least, low > 0.5 * most, reason, "The intervals allow either:")
 
 

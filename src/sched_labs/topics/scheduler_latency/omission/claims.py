@@ -8,7 +8,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
-from sched_labs.claims.helpers import one_row, tail_ratio, within
+from sched_labs.claims.helpers import between, one_row, tail_ratio, within
 
 
 def _clients(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -22,8 +22,9 @@ def _clients_agree(table: pd.DataFrame) -> Verdict:
     closed, open_ = _clients(table)
     least, most = tail_ratio(open_, closed)
     reason = (
-        f"of the same stall the client that waits reports a p99 of {ns(closed.p99_ns)}, the one that keeps "
-        f"to its schedule {ns(open_.p99_ns)}."
+        f"of the same stall the client that waits reports a p99 of {ns(closed.p99_ns)} (interval "
+        f"{between(closed, 'p99', 'ns')}), the one that keeps to its schedule {ns(open_.p99_ns)} "
+        f"({between(open_, 'p99', 'ns')})."
     )
     return within(least, most, 0, 2, reason)
 
