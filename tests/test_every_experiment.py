@@ -52,7 +52,7 @@ def test_a_tiny_run_keeps_the_contract(clause: str, tiny_run: Subject) -> None:
 def test_other_numbers_in_its_alternative_text_would_be_found(recorded_run: Subject) -> None:
     """The clause that compares them is no rubber stamp: of any figure's numbers, moved, it misses some.
 
-    One number alone may, moved, be that of some other row: therefore three moves, of which one has to be found.
+    A number alone may, moved, be that of another row: therefore three moves, of which one has to be found.
     """
     figure = recorded_run.figures["alone"]
 
