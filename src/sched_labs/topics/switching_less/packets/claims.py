@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, LATENCY_COURSE, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import some
+from sched_labs.claims.helpers import between, count, some
 from sched_labs.core.words import number_text
 
 KIND = "packets.udp"
@@ -18,6 +18,10 @@ WORDS = {"paced": "now and then", "single": "one at a call", "mmsg": "many at a 
 def _smallest(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of the smallest packets."""
     return table[table["size_bytes"] == table["size_bytes"].min()]
+
+
+def _size(table: pd.DataFrame) -> str:
+    return f"packets of {table['size_bytes'].min():,} bytes"
 
 
 def _way(table: pd.DataFrame, way: str) -> pd.Series:
@@ -39,9 +43,9 @@ def _one_price(table: pd.DataFrame) -> Verdict:
     cheap = small.sort_values("ns_per_softirq").iloc[0]
     dear = small.sort_values("ns_per_softirq").iloc[-1]
     reason = (
-        f"The sender's CPU time, system calls included, divided by softirqs: {ns(cheap['ns_per_softirq'])}, "
-        f"{WORDS[cheap['way']]}, and {ns(dear['ns_per_softirq'])}, {WORDS[dear['way']]} "
-        f"({dear['packets_per_softirq']:.1f} packets for each softirq)."
+        f"The sender's CPU time for {_size(small)}, system calls included, divided by softirqs: "
+        f"{ns(cheap['ns_per_softirq'])}, {WORDS[cheap['way']]}, and {ns(dear['ns_per_softirq'])}, "
+        f"{WORDS[dear['way']]} ({dear['packets_per_softirq']:.1f} packets for each softirq)."
     )
     if dear["ns_lo_per_softirq"] > 2 * cheap["ns_hi_per_softirq"]:
         return Verdict(FAILS, reason)
@@ -49,7 +53,8 @@ def _one_price(table: pd.DataFrame) -> Verdict:
         if small["packets_per_softirq"].max() < 2:
             raise CannotTell(f"No softirq had several packets, so each had the same to do. {reason}")
         return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    ends = [between(row, "ns", "per_softirq") for row in (cheap, dear)]
+    raise CannotTell(f"The limits are 1.5 and 2 times, and the intervals {' and '.join(ends)}: {reason}")
 
 
 def _rare_is_cheap(table: pd.DataFrame) -> Verdict:
@@ -58,16 +63,18 @@ def _rare_is_cheap(table: pd.DataFrame) -> Verdict:
     """
     paced, single = _way(table, "paced"), _way(table, "single")
     reason = (
-        f"{ns(paced['sender_ns_per_packet'])} for each of {paced['packets_per_s']:,.0f} a second, "
+        f"{_size(table)} cost the sender {ns(paced['sender_ns_per_packet'])} for each of "
+        f"{paced['packets_per_s']:,.0f} a second, "
         f"{ns(single['sender_ns_per_packet'])} for each of {single['packets_per_s']:,.0f}."
     )
     if single["packets_per_s"] < 1.5 * paced["packets_per_s"]:
-        raise CannotTell(f"The rates hardly differ. {reason}")
+        raise CannotTell(f"The rates hardly differ: {reason}")
     if paced["sender_hi_ns_per_packet"] < single["sender_lo_ns_per_packet"]:
         return Verdict(HOLDS, reason)
     if paced["sender_lo_ns_per_packet"] > single["sender_hi_ns_per_packet"]:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals overlap. {reason}")
+    ends = [between(row, "sender", "ns_per_packet") for row in (paced, single)]
+    raise CannotTell(f"The intervals {' and '.join(ends)} overlap: {reason}")
 
 
 def _wakes_ksoftirqd(table: pd.DataFrame) -> Verdict:
@@ -80,14 +87,16 @@ def _wakes_ksoftirqd(table: pd.DataFrame) -> Verdict:
     most, least = busy["ksoftirqd_per_softirq"].max(), busy["ksoftirqd_per_softirq"].min()
     times = number_text(most, 2)
     reason = (
-        f"ksoftirqd was switched {times} times for each softirq that received packets, at most, where they "
-        "were sent without a pause."
+        f"where packets were sent without a pause, ksoftirqd was switched {times} times for each softirq "
+        "that received them (median of the trials, in the way and size with the most)."
     )
     if most < 0.1:
         return Verdict(FAILS, reason)
     if least > 0.5:
-        return Verdict(HOLDS, f"{reason} At least {number_text(least, 2)} times.")
-    raise CannotTell(reason)
+        return Verdict(HOLDS, f"{reason} With the fewest it was {number_text(least, 2)} times.")
+    raise CannotTell(
+        f"The limits are 0.1 for the most and 0.5 for the fewest, which is {number_text(least, 2)}: {reason}"
+    )
 
 
 def _by_a_worker(table: pd.DataFrame) -> Verdict:
@@ -109,7 +118,8 @@ def _by_a_worker(table: pd.DataFrame) -> Verdict:
         )
     if row["packets_lo_per_softirq"] > 100:
         return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    ends = between(row, "packets", "per_softirq", count)
+    raise CannotTell(f"Less than 2 are a softirq's, more than 100 a thread's (interval {ends}): {reason}")
 
 
 CLAIMS = [
