@@ -74,6 +74,8 @@ def _bound_to_cpu_0(table: pd.DataFrame) -> Verdict:
     row = _cell(table, "thread_yield", "cpu_0")
     if row.cpus == "0" and row.last_cpu == 0:
         raise CannotTell("This machine has one CPU: it cannot be told from its memory node.")
+    if row.cpus == "0" and (table[table.affinity == "none"].cpus == "0").any():
+        raise CannotTell("This process may use CPU 0 only, whatever the script asks for.")
     return yes(row.cpus == "0", f"the script's mask is {_cpus(row)}.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, SWITCH_LIST, UNKNOWN, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import holds_or_fails, some
+from sched_labs.claims.helpers import between, holds_or_fails, some
 from sched_labs.core.words import number_text
 
 ARTICLE = "an article on the costs of threads, measured on a Haswell i7-4771"
@@ -97,7 +97,12 @@ def _switch_below_copy(table: pd.DataFrame) -> Verdict:
         f"a switch {ns(switch.cost_ns + calls)} with its system calls, a warm copy {ns(warm.cost_ns)}, "
         f"a cold one {ns(cold.cost_ns)}."
     )
-    return _warm_and_cold(outcome(warm), outcome(cold), text, "The intervals overlap")
+    ends = [switch[f"cost_{end}_ns"] + calls for end in ("lo", "hi")]
+    unclear = (
+        f"The intervals overlap, a switch {ns(ends[0])} to {ns(ends[1])}, "
+        f"warm {between(warm, 'cost', 'ns')}, cold {between(cold, 'cost', 'ns')}"
+    )
+    return _warm_and_cold(outcome(warm), outcome(cold), text, unclear)
 
 
 def _clock_is_a_call(table: pd.DataFrame) -> Verdict:
@@ -110,7 +115,8 @@ def _clock_is_a_call(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, text)
     if clock.cost_hi_ns < call.cost_lo_ns:
         return Verdict(FAILS, text)
-    raise CannotTell(f"The intervals overlap: {text}")
+    ends = f"{between(clock, 'cost', 'ns')} and {between(call, 'cost', 'ns')}"
+    raise CannotTell(f"The intervals overlap, {ends}: {text}")
 
 
 CLAIMS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, size, yes
-from sched_labs.claims.helpers import at_most, some
+from sched_labs.claims.helpers import at_most, ends, some
 
 KIND = "ring.sweep"
 TOLERANCE = 0.02
@@ -33,7 +33,8 @@ def _crowded(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, text)
     if row.net_lo_ns_crowded > HARDLY * at_most(row, "net", "ns"):
         return Verdict(FAILS, text)
-    raise CannotTell(f"The intervals span {HARDLY} times: {text}")
+    both_ends = f"{ends(row, 'net')} and {ends(row, 'net', '_crowded')}"
+    raise CannotTell(f"The intervals, {both_ends}, span {HARDLY} times: {text}")
 
 
 def _one_switch_a_hop(table: pd.DataFrame) -> Verdict:
@@ -71,12 +72,15 @@ def _sum_shows_it(table: pd.DataFrame) -> Verdict:
         f"{row.processes} processes with {size(row.size_bytes)}: {ns(row.net_ns - row.net_ns_bare)} more "
         f"than without memory in random order, {ns(row.net_ns_sum - row.net_ns_bare)} as a sum."
     )
-    if row.net_lo_ns_sum - row.net_hi_ns_bare >= 0.5 * (row.net_hi_ns - row.net_lo_ns_bare):
+    walk_lo, walk_hi = row.net_lo_ns - row.net_hi_ns_bare, row.net_hi_ns - row.net_lo_ns_bare
+    sum_lo = row.net_lo_ns_sum - row.net_hi_ns_bare
+    sum_hi = max(row.net_hi_ns_sum - row.net_lo_ns_bare, row.floor_ns_sum)
+    if sum_lo >= 0.5 * walk_hi:
         return Verdict(HOLDS, text)
-    most = max(row.net_hi_ns_sum - row.net_lo_ns_bare, row.floor_ns_sum)
-    if most < 0.5 * (row.net_lo_ns - row.net_hi_ns_bare):
+    if sum_hi < 0.5 * walk_lo:
         return Verdict(FAILS, text)
-    raise CannotTell(f"The intervals span one half: {text}")
+    both_ends = f"{ns(walk_lo)} to {ns(walk_hi)} and {ns(sum_lo)} to {ns(sum_hi)}"
+    raise CannotTell(f"The intervals, {both_ends}, span one half: {text}")
 
 
 CLAIMS = [

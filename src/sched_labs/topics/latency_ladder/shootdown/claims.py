@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import count, holds_or_fails, one_row
+from sched_labs.claims.helpers import between, count, holds_or_fails, one_row
 
 KIND = "shootdown.calls"
 HALF = 0.5  # of the calls: a shootdown comes with each of them, and anything else seldom
@@ -57,7 +57,10 @@ def _costs_the_same(table: pd.DataFrame) -> Verdict:
         f"{ns(_row(table, 'alone').call_ns)} alone."
     )
     same = -row.floor_ns <= row.extra_lo_ns and row.extra_hi_ns <= row.floor_ns
-    return holds_or_fails(same, row.extra_lo_ns > row.floor_ns, reason, "The interval meets the noise floor:")
+    unclear = (
+        f"The interval of the difference, {between(row, 'extra', 'ns')}, meets the noise, {ns(row.floor_ns)}:"
+    )
+    return holds_or_fails(same, row.extra_lo_ns > row.floor_ns, reason, unclear)
 
 
 def _nobody_notices(table: pd.DataFrame) -> Verdict:
@@ -70,7 +73,8 @@ def _nobody_notices(table: pd.DataFrame) -> Verdict:
     other = _known(_row(table, "process"), "stopped", "share", "No other process ran.")
     if other.stopped_hi_share >= HALF:
         raise CannotTell(
-            f"Threads of another process were stopped as well, by {other.stopped_share:.1%} of the calls."
+            "Threads of another process may have been stopped by half of the calls or more: "
+            f"{_stops(other)} of them."
         )
     reason = (
         f"a thread of the process was stopped by {row.stopped_share:.1%} of the calls, one of another by "
@@ -81,8 +85,12 @@ def _nobody_notices(table: pd.DataFrame) -> Verdict:
         row.stopped_hi_share < SELDOM,
         row.stopped_lo_share > max(SELDOM, other.stopped_hi_share),
         reason,
-        "Something else may have stopped it:",
+        f"Something else may have stopped it, with intervals {_stops(row)} and {_stops(other)}:",
     )
+
+
+def _stops(row: pd.Series) -> str:
+    return between(row, "stopped", "share", "{:.1%}".format)
 
 
 def _everyone(table: pd.DataFrame) -> Verdict:
@@ -95,8 +103,9 @@ def _everyone(table: pd.DataFrame) -> Verdict:
         f"{count(row.interrupts_per_call)} interrupts a call for a CPU with another process, "
         f"{count(_row(table, 'threads').interrupts_per_call)} for one with a thread of the same."
     )
+    unclear = f"One half is possible, {between(row, 'interrupts', 'per_call', count)}:"
     return holds_or_fails(
-        row.interrupts_lo_per_call > HALF, row.interrupts_hi_per_call < HALF, reason, "One half is possible:"
+        row.interrupts_lo_per_call > HALF, row.interrupts_hi_per_call < HALF, reason, unclear
     )
 
 
@@ -115,7 +124,8 @@ def _asleep_too(table: pd.DataFrame) -> Verdict:
         asleep.extra_lo_ns > HALF * running.extra_hi_ns,
         asleep.extra_hi_ns < HALF * running.extra_lo_ns,
         reason,
-        "The intervals allow either:",
+        f"The intervals of what is added, {between(asleep, 'extra', 'ns')} and "
+        f"{between(running, 'extra', 'ns')}, allow either:",
     )
 
 
@@ -128,8 +138,9 @@ def _each_one(table: pd.DataFrame) -> Verdict:
         f"{count(row.interrupts_per_call)} interrupts a call for pages that were never used, "
         f"{count(_row(table, 'threads').interrupts_per_call)} for others."
     )
+    unclear = f"One half is possible, {between(row, 'interrupts', 'per_call', count)}:"
     return holds_or_fails(
-        row.interrupts_lo_per_call > HALF, row.interrupts_hi_per_call < HALF, reason, "One half is possible:"
+        row.interrupts_lo_per_call > HALF, row.interrupts_hi_per_call < HALF, reason, unclear
     )
 
 
