@@ -89,15 +89,16 @@ def test_an_unknown_loop_is_refused_by_the_workload() -> None:
 # --- the summary and the figure ---
 
 
-def made(yields: int = 0) -> Result:
+def made(yields: int = 0, iterations: int = 100) -> Result:
     rows = [
-        {"loop": loop, "affinity": affinity, "cpus": cpus, "trial": trial, "iterations": 100}
-        | {"assumed_operations": 400, "elapsed_ns": 40_000, "voluntary_switches": counted}
+        {"loop": loop, "affinity": affinity, "cpus": cpus, "trial": trial, "iterations": iterations}
+        | {"assumed_operations": 4 * iterations, "elapsed_ns": 400 * iterations}
+        | {"voluntary_switches": counted}
         | {"involuntary_switches": 0}
         for loop, affinity, cpus, counted in (
-            ("process_futex", "none", "0-1", 200),
+            ("process_futex", "none", "0-1", 2 * iterations),
             ("thread_yield", "none", "0-1", yields),
-            ("process_futex", "affinity", "0", 400),
+            ("process_futex", "affinity", "0", 4 * iterations),
         )
         for trial in range(3)
     ]
@@ -125,6 +126,7 @@ def test_the_figure_puts_both_quotients_side_by_side() -> None:
 
 
 def test_a_few_switches_are_not_called_none() -> None:
-    figure = made(yields=8).plot()
-    assert figure.caption.endswith("would report 100 ns a switch and made hardly any.")
-    assert "hardly any counted" in figure.alt and "0.1 counted" not in figure.svg()
+    for iterations in (100, 10_000):
+        figure = made(yields=8, iterations=iterations).plot()
+        assert figure.caption.endswith("would report 100 ns a switch and made hardly any.")
+        assert "hardly any counted" in figure.alt and "0.1 counted" not in figure.svg()

@@ -153,7 +153,7 @@ def _count(row: Any) -> str:
 
 def _few(counted: float) -> str:
     """Too few switches an iteration to divide by."""
-    return "none" if counted < 0.005 else "hardly any"
+    return "none" if counted == 0 else "hardly any"
 
 
 def _handles(table: pd.DataFrame, recorded: Drawable | None, predictions: Predictions) -> list[Line2D]:

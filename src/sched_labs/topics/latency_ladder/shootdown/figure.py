@@ -25,7 +25,7 @@ ROLES = {
 }
 _PANELS = (
     Panel("how long the call takes", "call_ns", TIME, "call_lo_ns", "call_hi_ns"),
-    Panel("interrupts of each other CPU, per call", "interrupts_per_call", NUMBER,
+    Panel("interrupts of another CPU, per call", "interrupts_per_call", NUMBER,
           "interrupts_lo_per_call", "interrupts_hi_per_call",
           guessed=False, linear=True),
 )  # fmt: skip
