@@ -124,6 +124,7 @@ def hop(by: str, time: float, kernel: float = 0.0, half: float = 0.1) -> Row:
 
 HOP_CASES: list[Case] = [
     ("004-039", HOLDS, [hop("stack", 3), hop("pipe", 3000, 1)], "a stack switch 3 ns"),
+    ("004-039", HOLDS, [hop("stack", 1.79)], "a stack switch 1.79 ns"),
     ("004-039", FAILS, [hop("stack", 3), hop("asyncio", 2000)], "a stack switch 3 ns, asyncio 2 µs"),
     ("004-039", UNKNOWN, [hop("stack", 10)], "span 10 ns"),
     ("004-039", UNKNOWN, [hop("pipe", 3000, 1)], "no coroutine"),
@@ -238,6 +239,7 @@ def timer(by: str, bursts: float = 1.0, cpu: float = 5000, half: float = 0.1, la
     return row
 
 
+EACH = [timer("own"), timer("together", cpu=2000)]
 LARGE = batch(1000, 0.001, 10_000)
 
 
@@ -379,6 +381,7 @@ QUOTA_CASES: list[Case] = [
 ]  # fmt: skip
 WAKING_CASES: list[Case] = [
     ("000-092", HOLDS, [batch(1, 1), batch(1000, 0.001)], "1,000 times fewer (interval 818 to 1,222)"),
+    ("000-092", HOLDS, [batch(1, 0.988), batch(1000, 0.001)], "from 0.988 to 0.001: 988 times fewer"),
     ("000-092", FAILS, [batch(1, 1), batch(1000, 0.01)], "100 times fewer"),
     ("000-092", UNKNOWN, [batch(1, 1), batch(1000, 0.002)], "factor of two"),
     ("000-092", UNKNOWN, [batch(1, 0.1), batch(1000, 0.001)], "The worker was late for most events"),
@@ -401,9 +404,10 @@ WAKING_CASES: list[Case] = [
     ("000-063", FAILS, [timer("own", 0.96)], "0.96 times an event, half of them within 20 µs"),
     ("000-063", UNKNOWN, [timer("own", 0.63, late_ns=500_000)], "of a tick of 1 ms (450 µs to 550 µs)"),
     ("000-063", UNKNOWN, [timer("own", 0.3)], "one for all (0.27 to 0.33): 16 threads"),
-    ("aligned", HOLDS, [timer("own"), timer("one", cpu=1000)], "own times 5 µs, one timer 1 µs"),
-    ("aligned", FAILS, [timer("own"), timer("one", cpu=9000)], "one timer 9 µs"),
-    ("aligned", UNKNOWN, [timer("own"), timer("one")], "overlap (4.5 µs to 5.5 µs and"),
+    ("aligned", HOLDS, [*EACH, timer("one", cpu=1000)], "and 2 µs at the same times, one timer 1 µs"),
+    ("aligned", FAILS, [*EACH, timer("one", cpu=9000)], "one timer 9 µs"),
+    ("aligned", UNKNOWN, [*EACH, timer("one", cpu=2000)], "1.8 µs to 2.2 µs, 1.8 µs to 2.2 µs)"),
+    ("aligned", UNKNOWN, [timer("own"), timer("one", cpu=1000)], "did not measure 'together'"),
 ]  # fmt: skip
 
 

@@ -212,16 +212,17 @@ SWITCHED = cause("switches", 0.3, 9000, 19_000)
 BARE = cause("bare", 0.06, 9500, 20_000)
 SAME = cause("bare", 0.29, 9500, 20_000)  # switches that cost as much whatever is touched
 CASES: list[Case] = [
-    ("000-134", UNKNOWN, [ALONE, SWITCHED, cause("streamer")], "30% (28% to 32%) with switches at 9,000"),
-    ("000-134", FAILS, [ALONE, SWITCHED, cause("streamer", 0.33)], "33% (31% to 35%) with a memory stream"),
+    ("000-134", UNKNOWN, [ALONE, SWITCHED, cause("streamer")], "30.0% (28.0% to 32.0%) with switches"),
+    ("000-134", FAILS, [ALONE, SWITCHED, cause("streamer", 0.33)], "33.0% (31.0% to 35.0%) with a memory"),
     ("000-134", UNKNOWN, [ALONE, SWITCHED, cause("streamer", 0.1)], "No neighbour surely takes 30% of the"),
     ("000-134", FAILS, [ALONE, SWITCHED, cause("sibling", 0.4)], "with a busy SMT sibling at 10 switches"),
     ("000-134", UNKNOWN, [ALONE, SWITCHED, cause("streamer", 0.4, half=0.3)], "surely takes 30% of"),
     ("000-134", UNKNOWN, [ALONE, SWITCHED], "no neighbour on another CPU"),
     ("000-081", UNKNOWN, [ALONE, SWITCHED, cause("bare", 0.29, 9500)], "chose this rate for its loss"),
-    ("000-081", FAILS, [ALONE, SWITCHED, BARE], "6% (4% to 8%) with switches to a partner who touches"),
+    ("000-081", FAILS, [ALONE, SWITCHED, BARE], "6.0% (4.0% to 8.0%) with switches to a partner who"),
     ("000-081", FAILS, [ALONE, cause("switches", 0.3, 800)], "below 5,000 a second"),
-    ("000-081", UNKNOWN, [ALONE, cause("switches", 0.3, 5050), BARE], "both, but 4,949 or more: 30%"),
+    ("000-081", UNKNOWN, [ALONE, cause("switches", 0.056, 232), BARE], "than 5%: 5.6% (3.6% to 7.6%) with"),
+    ("000-081", UNKNOWN, [ALONE, cause("switches", 0.3, 5050), BARE], "both, but 4,949 or more: 30.0%"),
     ("000-081", UNKNOWN, [ALONE, SWITCHED, cause("bare", 0.22, 9500)], "chose this rate"),
     ("000-081", UNKNOWN, [ALONE, SWITCHED], "did not measure 'bare'"),
     ("000-139", UNKNOWN, [ALONE, SWITCHED, SAME, cause("streamer", 0.3)], "19,000 times a second with a p"),

@@ -6,6 +6,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import count
+from sched_labs.core.words import number_text
 
 
 def _batches(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -37,8 +38,8 @@ def _wakes_divided(table: pd.DataFrame) -> Verdict:
     most = small.wakeups_hi_per_event / large.wakeups_lo_per_event
     before, after = small.wakeups_per_event, large.wakeups_per_event
     reason = (
-        f"{int(wanted):,} times the batch, wake-ups for each event from {count(before)} to {count(after)}: "
-        f"{before / after:,.0f} times fewer (interval {least:,.0f} to {most:,.0f}); "
+        f"{int(wanted):,} times the batch, wake-ups for each event from {number_text(before)} to "
+        f"{number_text(after)}: {before / after:,.0f} times fewer (interval {least:,.0f} to {most:,.0f}); "
         f"judged as {int(wanted):,} within a factor of two."
     )
     if least >= wanted / 2 and most <= wanted * 2:

@@ -8,7 +8,6 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import count, holds_or_fails, one_row, some
-from sched_labs.core.words import number_text
 
 COROUTINE_ARTICLE = "an article on a web service with coroutines, quoted in a collection of switch benchmarks"
 THREAD_COST_ARTICLE = "an article on the costs of threads"
@@ -26,20 +25,16 @@ def _like_a_call(table: pd.DataFrame) -> Verdict:
     bare stack switch, and coroutines that are built on a runtime.  Opponent: the bare one is like a call.
     """
     ways = some(table[table["by"].isin(NAMES_OF_HOPS)], "This run measured no coroutine.")
-    said = ", ".join(f"{NAMES_OF_HOPS[str(way.by)]} {_short(way.ns_per_hop)}" for _, way in ways.iterrows())
+    said = ", ".join(f"{NAMES_OF_HOPS[str(way.by)]} {ns(way.ns_per_hop)}" for _, way in ways.iterrows())
     if (ways.ns_lo_per_hop > 10).any():
         return Verdict(FAILS, f"{said}.")
     if (ways.ns_hi_per_hop <= 10).all():
         return Verdict(HOLDS, f"{said}.")
     dearest = ways.sort_values("ns_hi_per_hop").iloc[-1]
     raise CannotTell(
-        f"The intervals span 10 ns ({_short(dearest.ns_lo_per_hop)} to {_short(dearest.ns_hi_per_hop)}, "
+        f"The intervals span 10 ns ({ns(dearest.ns_lo_per_hop)} to {ns(dearest.ns_hi_per_hop)}, "
         f"{NAMES_OF_HOPS[str(dearest.by)]}): {said}."
     )
-
-
-def _short(value: float) -> str:
-    return ns(value) if value >= 100 else f"{number_text(value, 2)} ns"
 
 
 def _kernel_count(table: pd.DataFrame, by: str) -> tuple[float, float, str]:
@@ -70,13 +65,13 @@ def _goroutines_avoid_it(table: pd.DataFrame) -> Verdict:
 
 
 def _channels_and_pipes(table: pd.DataFrame) -> Verdict:
-    """Statistic: ratio of times a hop, by interval.  Control: both on one CPU.  Design: unbuffered
-    channels.  Opponent: buffered ones hop less often.
+    """Statistic: ratio of times a hop, by interval.  Control: a pipe between two threads on one CPU.
+    Design: unbuffered channels.  Opponent: buffered ones hop less often.
     """
     channel, pipe = one_row(table, NAMES_OF_HOPS["go_1"], by="go_1"), one_row(table, "a pipe", by="pipe")
     least, most = pipe.ns_lo_per_hop / channel.ns_hi_per_hop, pipe.ns_hi_per_hop / channel.ns_lo_per_hop
     text = (
-        f"pipe {ns(pipe.ns_per_hop)}, {NAMES_OF_HOPS['go_1']} {_short(channel.ns_per_hop)}: "
+        f"pipe {ns(pipe.ns_per_hop)}, {NAMES_OF_HOPS['go_1']} {ns(channel.ns_per_hop)}: "
         f"{pipe.ns_per_hop / channel.ns_per_hop:.1f} times (interval {least:.1f} to {most:.1f})"
     )
     return holds_or_fails(least >= 7, most < 7, f"{text}.", "The interval spans seven times:")
