@@ -301,6 +301,17 @@ def test_limits_are_read_and_the_tightest_comes_first() -> None:
     assert threads.most_threads() <= 0.25 * table.threads[table.limit.str.startswith("memory")].iloc[0]
 
 
+def test_threads_that_a_user_runs_already_count_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = threads.os.geteuid()
+    running = sum(1 for _ in Path("/proc/self/task").iterdir())
+    assert threads._threads_of_user() >= running
+    monkeypatch.setattr(threads.os, "geteuid", lambda: user + 1_000_000)
+    monkeypatch.setattr(threads, "_threads_of_user", lambda: 40)
+    monkeypatch.setattr(threads.resource, "getrlimit", lambda _: (100, 100))
+    table = threads.limits().set_index("limit").threads
+    assert table["RLIMIT_NPROC (ulimit -u)"] == 60
+
+
 def test_mappings_bound_threads_only_where_their_stacks_are_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
     for library, kernel, bound in (
         ("2.41", (6, 18), True),

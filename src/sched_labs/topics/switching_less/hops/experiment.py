@@ -68,8 +68,8 @@ def compared(run: Run, *, trials: int | None = None, hops: int | None = None) ->
     trials  how often each way is measured
     hops    of the stack switch in a trial; slower ways make fewer, so that each lasts about as long
 
-    All are pinned to one CPU, but for Go with two processors and Python, which stay where the scheduler puts
-    them.  Data: one row per way and trial: by, trial, hops, elapsed_ns, cpu_ns, voluntary_switches and
+    All are pinned to one CPU, but for Go and Python, which stay where the scheduler puts them.
+    Data: one row per way and trial: by, trial, hops, elapsed_ns, cpu_ns, voluntary_switches and
     involuntary_switches (of the whole process; of both sides for futex and pipe).
     """
     trials = run.choose(tiny=3, quick=9, full=25) if trials is None else trials

@@ -63,7 +63,7 @@ def limits() -> pd.DataFrame:
         add(f"pids.max ({name})", bound, used, "cgroup")
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY and os.geteuid() != 0:  # root is not held to it
-        add("RLIMIT_NPROC (ulimit -u)", soft, 0, "user")
+        add("RLIMIT_NPROC (ulimit -u)", soft, _threads_of_user(), "user")
     memory = _available_bytes()
     if memory is not None:
         add("memory, at 64 KiB a thread", memory // BYTES_PER_THREAD, 0, "machine")
@@ -85,6 +85,12 @@ def _stacks_are_mappings() -> bool:
 def _threads_running() -> int:
     words = (files.read("/proc/loadavg") or "").split()
     return int(words[3].partition("/")[2]) if len(words) > 3 and "/" in words[3] else 0
+
+
+def _threads_of_user() -> int:
+    """How many threads this user runs already, as far as /proc shows: RLIMIT_NPROC counts them."""
+    processes = [f"/proc/{name}" for name in files.names("/proc") if name.isdecimal()]
+    return sum(len(files.names(f"{one}/task")) for one in processes if files.owner(one) == os.geteuid())
 
 
 def _cgroup_limits() -> list[tuple[str, int, int]]:
