@@ -127,6 +127,30 @@ def test_every_distance_has_a_panel_and_what_is_noise_is_faint() -> None:
     assert "your prediction" in figure.alt
 
 
+def test_a_recorded_run_that_has_nothing_of_this_one_is_not_called_pale() -> None:
+    moves = constructed_moves()
+    here, near = (
+        constructed("migration.cost", moves[moves.distance.isin(["same_cpu", far])])
+        for far in ("smt_sibling", "same_cache")
+    )
+    loads = [
+        constructed(
+            "numa.chase",
+            pd.DataFrame(
+                {"working_set_bytes": [kib * KIB], "cpu_node": [0], "memory_node": [0], "load_ns": [5.0],
+                 "load_lo_ns": [4.0], "load_hi_ns": [6.0], "local": [True], "slowdown_ratio": [np.nan]}
+            ),
+        )
+        for kib in (256, 512)
+    ]  # fmt: skip
+    for result, recorded in ((here, near), loads):
+        guess = [figures.Prediction(400, "ns")]
+        apart, alike = (figures.draw(result, recorded=old, predictions=guess) for old in (recorded, result))
+        assert "ecorded" not in apart.alt + apart.provenance + str(apart.mpl.legends[0].get_texts())
+        assert "your prediction" in apart.alt and "recorded" in alike.alt
+        assert len(alike.mpl.legends[0].get_texts()) == len(apart.mpl.legends[0].get_texts()) + 1
+
+
 def test_a_caption_on_written_lines_takes_no_number_of_read_ones() -> None:
     read = constructed_moves()
     read.loc[read.touch == "reads", "warmup_ns"] *= 9

@@ -89,6 +89,7 @@ class Figure:
     data, `alt` the figure in words for those who cannot see it, `provenance` where and when it was measured,
     and `mpl` the matplotlib figure.  A drawer leaves kind and provenance to `draws`, which also adds to the
     alternative text what stands behind the run; one that says where it comes from has said all of it.
+    `pale` says whether a recorded run is drawn: it may have nothing that this machine has.
     `timing` says how the times on its axes passed (axes.clock); it stays
     native where a drawer keeps several clocks apart by itself.
     """
@@ -106,6 +107,7 @@ class Figure:
         provenance: str = "",
         title: str = "",
         also: Sequence[pd.DataFrame] = (),
+        pale: bool = True,
     ) -> None:
         self.mpl = mpl
         self.kind = kind
@@ -115,6 +117,7 @@ class Figure:
         self.data = data
         self.title = title or kind
         self.also = also
+        self.pale = pale
         self.laid_out = False  # for a page: another renderer's words have other sizes
 
     def __repr__(self) -> str:
@@ -267,8 +270,9 @@ def _signed(
     """The figure with what every one of its kind says alike."""
     figure.kind, figure.title = kind, figure.title or kind
     if not figure.provenance:
-        figure.provenance = provenance(result, recorded)
-        figure.alt += also_drawn(recorded, predictions)
+        behind = recorded if figure.pale else None
+        figure.provenance = provenance(result, behind)
+        figure.alt += also_drawn(behind, predictions)
     return figure
 
 

@@ -82,18 +82,21 @@ def dot_figure(
     Raises ParameterError for a prediction that no panel has an axis for.
     """
     check_predictions(panels, predictions)
+    before = None if recorded is None else pale(recorded)
+    if before is not None and not before[key].isin(table[key]).any():
+        before = recorded = None  # it has no row of this run
     drawing = dots(
         table,
         panels,
         key=key,
         names=names,
         roles=roles,
-        pale=None if recorded is None else pale(recorded),
+        pale=before,
         recorded=recorded,
         predictions=predictions,
     )
     words = f"{alt} {in_words(table, panels, key, names)}"
-    return Figure(drawing, alt=words, caption=caption, data=table, title=title)
+    return Figure(drawing, alt=words, caption=caption, data=table, title=title, pale=before is not None)
 
 
 def dots(

@@ -58,6 +58,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     marks = times_ns(predictions)
     moved = table[table["distance"] != "same_cpu"]
     shown = list(dict.fromkeys(moved["distance"])) or ["same_cpu"]
+    if pale is not None and not (pale["distance"].isin(shown) & (pale["touch"] == "writes")).any():
+        pale = recorded = None  # it has no move so far away
     with style.drawing():
         handles = _handles(table, recorded, marks)
         drawing = canvas(70 + 22 * len(handles) + 200 * len(shown))
@@ -89,6 +91,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         caption=_caption(table),
         data=table,
         title="Cost of a move to another CPU against the working set",
+        pale=pale is not None,
     )
 
 
