@@ -48,7 +48,7 @@ def test_what_the_baseline_does_not_rule_out_may_be(capsys, value, baseline, sai
 @pytest.mark.parametrize(
     ("value", "floor", "said"),
     [
-        ((50, 40, 60), 20, "It is not noise: the same against itself differs by 20 ns."),
+        ((50, 40, 60), 20, "It is not noise: the noise floor, the same against itself, is 20 ns."),
         ((50, 30, 70), 20, "It is not noise"),
         ((50, 10, 90), 20, "It may be noise"),  # its middle is clear of the floor, not all of it
         ((50, 40, 60), 70, "It may be noise"),

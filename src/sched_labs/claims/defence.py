@@ -72,7 +72,7 @@ def defend(
     if floor is not None:
         clear = seen(Interval(middle, *ends), floor)
         noise = (
-            f"the same against itself differs by {text(floor)}"
+            f"the noise floor, the same against itself, is {text(floor)}"
             if math.isfinite(floor)
             else "there were too few trials to tell"
         )

@@ -120,9 +120,11 @@ def _same(pale: pd.DataFrame, row: object) -> float | None:
 
 
 def _handles(table: pd.DataFrame, recorded: Drawable | None) -> list[Any]:
+    kinds = (("involuntary", style.PREEMPTED), ("voluntary", style.WAKEUP))
     handles: list[Any] = [
-        Patch(color=style.colour(style.PREEMPTED), label="counted as involuntary"),
-        Patch(color=style.colour(style.WAKEUP), label="counted as voluntary"),
+        Patch(color=style.colour(colour), label=f"counted as {kind}")
+        for kind, colour in kinds
+        if (table[f"{kind}_per_yield"] >= 0.005).any()  # a smaller part of a bar cannot be seen
     ]
     handles += interval_in_legend(style.INK, table["switches_hi_per_yield"])
     if recorded is not None:
