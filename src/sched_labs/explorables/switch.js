@@ -7,7 +7,7 @@ const STEPS = {
   enter: ["into the kernel and out", "recorded"],
   write: ["write the message", "alone"],
   wake: ["wake the partner", "wakeup"],
-  choose: ["choose who is next", "own"],
+  choose: ["account, choose who is next", "own"],
   space: ["change the address space", "system"],
   swap: ["swap stacks and six registers", "direct"],
   state: ["vector registers, thread-local", "preempted"],
@@ -80,7 +80,7 @@ const draw = (scene, at, kit) => {
 };
 
 const say = ({ to, sums }) =>
-  `A message through a pipe, from one thread's code to the other's: ${count(to)} instructions. To choose who is next takes ${count(sums.choose)} of them; to swap stacks and six registers, which many take for the whole switch, ${count(sums.swap)}.`;
+  `A message through a pipe, from one thread's code to the other's: ${count(to)} instructions. To account for the time and choose who is next takes ${count(sums.choose)} of them; to swap stacks and six registers, which many take for the whole switch, ${count(sums.swap)}.`;
 
 export default {
   name: "switch",
