@@ -130,7 +130,7 @@ def _heavy_loses_cpu(table: pd.DataFrame) -> Verdict:
     asked = 100 * LOADS["heavy"]
     reason = (
         f"under OTHER a heavy worker asked for {asked:.0f} % of the CPU beside hogs and got "
-        f"{cell.worker_cpu_percent:.1f} %"
+        f"{cell.worker_cpu_percent:.1f} % of what it and they had"
     )
     # The work may take longer here than when it was timed: better is what it takes where nobody delays it.
     fifo = table[(table["policy"] == "FIFO") & (table["load"] == "heavy")]
@@ -162,8 +162,8 @@ def _same_throughput(table: pd.DataFrame) -> Verdict:
     """
     plain, fifo = _worker(table, "OTHER", "heavy"), _worker(table, "FIFO", "heavy")
     reason = (
-        f"a heavy worker used {plain.worker_cpu_percent:.1f} % of the CPU under OTHER, "
-        f"{fifo.worker_cpu_percent:.1f} % under FIFO; the hogs had the rest."
+        f"of what it and the hogs had, a heavy worker used {plain.worker_cpu_percent:.1f} % under OTHER, "
+        f"{fifo.worker_cpu_percent:.1f} % under FIFO."
     )
     if abs(plain.worker_cpu_percent - fifo.worker_cpu_percent) >= 8:
         return Verdict(FAILS, reason)
@@ -175,7 +175,7 @@ def _pair(table: pd.DataFrame, pair: str) -> tuple[pd.Series, str]:
     had_the_cpus(cell)
     reason = (
         f"{pair}: the second hog got {cell.second_percent:.1f} % (interval {cell.second_lo_percent:.1f} to "
-        f"{cell.second_hi_percent:.1f})"
+        f"{cell.second_hi_percent:.1f}) of what the two had"
     )
     return cell, reason
 

@@ -315,10 +315,8 @@ def draw_admission(result: Drawable, recorded: Drawable | None, predictions: Pre
 
 
 def _admission_caption(row: pd.Series) -> str:
-    text = (
-        f"The kernel promises {axes.number_text(row['granted_percent'])} % of each of {row['cpus']} CPUs to "
-        f"deadline threads"
-    )
+    which = "the CPU" if row["cpus"] == 1 else f"each of {row['cpus']} CPUs"
+    text = f"The kernel promises {axes.number_text(row['granted_percent'])} % of {which} to deadline threads"
     if row["refused_by"] is None or pd.isna(row["refused_by"]):
         return f"{text}, and had not refused when the threads ran out."
     return f"{text}; {axes.number_text(row['step_percent'])} % more is refused with {row['refused_by']}."
