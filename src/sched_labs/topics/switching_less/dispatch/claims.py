@@ -59,8 +59,8 @@ def _reuseport_is_even(table: pd.DataFrame) -> Verdict:
 
 def _even_is_quick(table: pd.DataFrame) -> Verdict:
     """Statistic: p99 of quick requests, by interval.  Control: EPOLLEXCLUSIVE, with the same arrivals.
-    Design: one request of ten holds its worker while others are idle.  Opponent: without slow requests
-    nobody stands behind one, and the ways are alike.
+    Design: one request of ten holds its worker while others are idle, and shares are not alike.  Opponent:
+    without slow requests nobody stands behind one, and the ways are alike.
     """
     own, one = (_row(table, way) for way in ("reuseport", "exclusive"))
     least, most = tail_ratio(own, one)
@@ -68,6 +68,9 @@ def _even_is_quick(table: pd.DataFrame) -> Verdict:
         f"one quick request in a hundred took {ns(own.p99_ns)} or more with a socket for each worker, "
         f"{ns(one.p99_ns)} from one socket with EPOLLEXCLUSIVE."
     )
+    if own.busiest_hi_percent >= one.busiest_lo_percent:
+        shares = " and ".join(between(row, "busiest", "percent", count) for row in (own, one))
+        raise CannotTell(f"The busiest workers' shares overlap in percent ({shares}): {reason}")
     unclear = (
         f"The intervals allow either ({count(least)} to {count(most)} times as long with a socket for each):"
     )
