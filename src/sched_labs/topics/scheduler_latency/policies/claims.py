@@ -202,7 +202,7 @@ def _fifo_hangs(table: pd.DataFrame) -> Verdict:
     protection the one CPU is the hog's, and what a machine with no other would do was not tried.
     """
     cell, reason = _pair(table, "FIFO beside OTHER")
-    reason += f", and a watchdog ended it {ns(cell.watchdog_late_ns)} after its time."
+    reason += f", and a watchdog ended the block {ns(cell.watchdog_late_ns)} after its time."
     if cell.second_lo_percent > 0.5 and cell.watchdog_late_ns < 1e9:
         return Verdict(FAILS, reason)
     raise CannotTell(f"The hog never has a machine's only CPU, so a run can only refute it: {reason}")
@@ -213,7 +213,7 @@ def _five_percent_left(table: pd.DataFrame) -> Verdict:
     the kernel's own settings.  Opponent: it comes in one piece a second.
     """
     cell, reason = _pair(table, "FIFO beside OTHER")
-    reason += f"; its longest wait was {ns(cell.longest_gap_ns)}."
+    reason += f"; the longest wait of the second was {ns(cell.longest_gap_ns)}."
     return within(cell.second_lo_percent, cell.second_hi_percent, 3, 7, reason)
 
 
