@@ -83,14 +83,14 @@ def _less_work(table: pd.DataFrame) -> Verdict:
 
 
 def _counts_the_quota(table: pd.DataFrame) -> Verdict:
-    """Statistic: how many threads Go and Java start by themselves.  Control: the quota in CPUs, rounded up.
-    Design: each is started inside its group.  Opponent: the version; the table of counts has it.
+    """Statistic: how many CPUs Go and Java count where they are left alone.  Control: the quota in CPUs,
+    rounded up.  Design: each is started inside its group.  Opponent: the version; the table of counts has it.
     """
     found = table[table.runtime.isin(["Go", "Java"]) & (table.setting == "quota")]
     if found.empty:
         raise CannotTell("Neither Go nor Java is installed here.")
     said = ", ".join(f"{row.own_threads} in {row.runtime}" for row in found.itertuples())
-    reason = f"threads where the quota is worth {found.threads.iloc[0]}: {said}."
+    reason = f"CPUs counted where the quota is worth {found.threads.iloc[0]}: {said}."
     if (found.own_threads > found.threads).any():
         return Verdict(FAILS, reason)
     if len(found) < 2:
@@ -127,8 +127,8 @@ CLAIMS = [
     Claim("gomaxprocs-tail", "GOMAXPROCS above the quota makes the slowest requests slower.", UBER, QUOTA,
           _tail),
     Claim("gomaxprocs-work", "GOMAXPROCS above the quota gets less work done.", UBER, QUOTA, _less_work),
-    Claim("runtime-counts", "Go and Java start no more threads than the quota has CPUs.", "a common belief",
-          QUOTA, _counts_the_quota),
+    Claim("runtime-counts", "Under a quota Go and Java count no more CPUs than it is worth.",
+          "a common belief", QUOTA, _counts_the_quota),
     Claim("percent-tells", "Two services whose limits throttle about as many of their periods are slowed "
           "about as much.", "a common reading of dashboards", QUOTA, _percent_tells),
 ]  # fmt: skip

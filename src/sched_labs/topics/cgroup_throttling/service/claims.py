@@ -170,10 +170,10 @@ def _delay(row: Any) -> str:
 
 
 def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
-    """Statistic: run delay a request, by interval.  Control: the service without a limit, and, where the
-    kernel may be watched, how much longer other threads had the CPU under the quota: its requests come
-    together when a stall ends, and then wait for each other.  Design: one CPU, a quota of which it needs
-    85 %.  Opponent: from 6.18 on threads are throttled one by one, and may be booked otherwise.
+    """Statistic: run delay a request, by interval.  Control: the service without a limit, and how much longer
+    other threads had the CPU under the quota: its requests come together when a stall ends, and then wait for
+    each other.  Only where the kernel may be watched is that seen.  Design: one CPU, a quota of which it
+    needs 85 %.  Opponent: from 6.18 on threads are throttled one by one, and may be booked otherwise.
     """
     quota, none = _row(table, "quota"), _row(table, "none")
     if not math.isfinite(quota.run_delay_ns) or not math.isfinite(none.run_delay_ns):
@@ -185,10 +185,11 @@ def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
         return Verdict(FAILS, reason)
     if not quota.run_delay_lo_ns > none.run_delay_hi_ns:
         raise CannotTell(f"The intervals overlap: {reason}")
-    if math.isfinite(crowd := quota.rivals_ns - none.rivals_ns):
-        reason += f" Waits for other threads differ by {ns(crowd)}."
-        if not quota.run_delay_lo_ns - crowd > none.run_delay_hi_ns:
-            raise CannotTell(f"Other threads may have had the CPU for that long: {reason}")
+    if not math.isfinite(crowd := quota.rivals_ns - none.rivals_ns):
+        raise CannotTell(f"How long other threads had the CPU was not watched: {reason}")
+    reason += f" Waits for other threads differ by {ns(crowd)}."
+    if not quota.run_delay_lo_ns - crowd > none.run_delay_hi_ns:
+        raise CannotTell(f"Other threads may have had the CPU for that long: {reason}")
     return Verdict(HOLDS, reason)
 
 
