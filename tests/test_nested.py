@@ -47,10 +47,10 @@ def test_constructed_groups_are_summed_up_by_hand() -> None:
     assert (table.outer_throttled_percent == 90).all()
 
 
-@pytest.mark.parametrize("throttled", [9, 0])
-def test_constructed_groups_are_drawn(throttled: int, tmp_path: Path) -> None:
-    figure = made(outer_throttled=throttled).plot(recorded=made())
-    assert ("nothing held it back" in figure.caption) == (throttled == 0)
+@pytest.mark.parametrize(("own", "around"), [(1, 9), (9, 0), (0, 0)])
+def test_constructed_groups_are_drawn(own: int, around: int, tmp_path: Path) -> None:
+    figure = made(own, around).plot(recorded=made())
+    assert ("nothing held it back" in figure.caption) == (own == around == 0)
     assert figure.caption.endswith(".") and "nan" not in figure.caption + figure.alt
     assert figure.save(tmp_path / "figure.svg").stat().st_size > 5000
     with pytest.raises(ParameterError, match="no axis on this figure"):

@@ -121,17 +121,18 @@ def _share(value: float) -> str:
 
 def _caption(table: pd.DataFrame) -> str:
     by = {row.condition: row for row in each(table)}
-    row = by.get("sibling") or by.get("no_own_limit")
-    if row is None or not row.outer_throttled_percent:
-        return f"The inner group had {_share(table['cpu_percent'].iloc[0])} of a CPU; nothing held it back."
+    row = by.get("sibling") or by.get("no_own_limit") or by["alone"]
+    had = f"{'T' if row.condition == 'alone' else 'Beside a busy sibling t'}he inner group had"
+    if not (row.own_throttled_percent > 0 or row.outer_throttled_percent > 0):
+        return f"{had} {_share(row.cpu_percent)} of a CPU; nothing held it back."
     own = (
         f"{_share(row.own_throttled_percent)} of the periods as throttled"
         if np.isfinite(row.own_throttled_percent)
         else "no periods at all"
     )
     return (
-        f"Beside a busy sibling the inner group had {_share(row.cpu_percent)} of a CPU; its own cpu.stat "
-        f"counts {own}, that of the group around it {_share(row.outer_throttled_percent)}."
+        f"{had} {_share(row.cpu_percent)} of a CPU; its own cpu.stat counts {own}, that of the group around "
+        f"it {_share(row.outer_throttled_percent)}."
     )
 
 

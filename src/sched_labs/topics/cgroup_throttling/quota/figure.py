@@ -189,7 +189,8 @@ def _caption(table: pd.DataFrame) -> str:
     limited = table[(table["share_percent"] < 100) & np.isfinite(table["stall_ns"])]
     if limited.empty:
         cpu = float(table["cpu_percent"].iloc[-1])
-        return f"Without a limit the thread had {axes.number_text(cpu, 2)} % of a CPU; no limit was set here."
+        why = "no limit was set here" if (table["share_percent"] == 100).all() else "no limit held it back"
+        return f"Without a limit the thread had {axes.number_text(cpu, 2)} % of a CPU; {why}."
     row = limited.sort_values(["period_ns", "share_percent"]).iloc[-1]
     middle = limited[limited["share_percent"] == 50]
     row = middle.sort_values("period_ns").iloc[-1] if len(middle) else row
@@ -311,7 +312,7 @@ def draw_threads(result: Drawable, recorded: Drawable | None, predictions: Predi
 def _threads_caption(table: pd.DataFrame) -> str:
     seen = table[np.isfinite(table["ran_ns"])]
     if seen.empty:
-        return "No limit was set here, so nothing was used up."
+        return "No limit held threads back here: nothing was used up."
     one, many = seen.iloc[0], seen.iloc[-1]
     lasts = [f"{_count(row['threads'])} {axes.time_text(row['ran_ns'])}" for row in (one, many)]
     who = "it stands" if many["threads"] == 1 else f"all {many['threads']:g} stand"
