@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
@@ -29,6 +31,8 @@ def _only_its_own(table: pd.DataFrame) -> Verdict:
     that uses memory would also lose what it had in its caches.
     """
     row = _row(table, "interrupt")
+    if math.isnan(row.hog_lo_ns_per_packet):
+        raise CannotTell("In a block without packets the hog got no work done: there is nothing to compare.")
     reason = (
         f"for another program's packets one without packets was charged {_charged(row)}. "
         f"Up to {ns(TOLD_NS)} counts as none."
@@ -58,10 +62,14 @@ def _paid_by_itself(table: pd.DataFrame) -> Verdict:
 def _tail(table: pd.DataFrame, way: str) -> tuple[float, float, str]:
     """How many times the p99 by interrupt that of a way is, beside a hog: least, most, and in words."""
     row, interrupt = _row(table, way), _row(table, "interrupt")
+    if math.isnan(interrupt.p99_ns):
+        raise CannotTell("By interrupt a trial lost so many packets that it has no p99.")
     reason = f"beside a hog p99 was {ns(row.p99_ns)}, and {ns(interrupt.p99_ns)} by interrupt."
     if row.received_share < 0.99:
         reason = f"beside a hog {1 - row.received_share:.0%} of the packets were lost."
         return float("inf"), float("inf"), reason
+    if math.isnan(row.p99_ns):
+        raise CannotTell("A trial lost so many packets that it has no p99.")
     return *tail_ratio(row, interrupt), reason
 
 
