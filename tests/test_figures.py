@@ -327,6 +327,14 @@ def test_a_case_that_is_not_judged_has_no_word_for_its_calls() -> None:
     assert [text.get_text() for text in figure.mpl.legends[0].get_texts()] == ["whole hand-over, not judged"]
 
 
+def test_a_cross_of_a_case_that_costs_no_more_than_its_calls_is_counted() -> None:
+    result = made_matrix()
+    good = ~result.table["flagged"]
+    result.table.loc[result.table[good].index[0], "net_per_switch_ns"] = -1.0
+    assert "7 of 30 cases are not judged (crosses): a round trip" in figures.draw(result).caption
+    assert "or no longer than its calls." in figures.draw(result).caption
+
+
 def test_every_placement_of_the_matrix_has_its_words() -> None:
     result = made_matrix()
     for place in DISTANCES:

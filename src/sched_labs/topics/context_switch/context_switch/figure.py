@@ -283,12 +283,12 @@ def _caption(table: pd.DataFrame) -> str:
                 for place, value in middles.items()
             )
         )
-    flagged = table[table["flagged"]]
-    if not flagged.empty:
-        cases = len(flagged)
+    if cases := len(table) - len(good):
+        why = "a round trip took another number of switches than it should"
+        if cases > table["flagged"].sum():
+            why += ", none, or no longer than its calls"
         sentences.append(
-            f"{cases} of {len(table)} cases {'is' if cases == 1 else 'are'} not judged (crosses): "
-            "a round trip took another number of switches than it should."
+            f"{cases} of {len(table)} cases {'is' if cases == 1 else 'are'} not judged (crosses): {why}."
         )
     return " ".join(sentences) or "No case could be judged."
 

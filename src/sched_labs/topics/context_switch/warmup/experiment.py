@@ -276,7 +276,7 @@ def sweep(
         run.note(
             "missing",
             f"The partner touched {_size(partner)}, less than the last-level cache ({_size(last)}): what a "
-            "set kept there was not lost.",
+            "set kept there need not be lost.",
         )
     _check_baseline(run)
     if sum(disturbed) > 0.05 * len(disturbed):
