@@ -59,7 +59,7 @@ def test_without_counters_there_are_no_columns_for_them(walks: Result) -> None:
     offered = machine.survey().fact("pmu.events").value
     assert counted == set(walks.facts["events"]) <= set(offered if isinstance(offered, list) else [])
     if not counted:
-        assert any(note.level == "missing" and "counter" in note.text for note in walks.notes)
+        assert any(note.level == "missing" and "counted" in note.text for note in walks.notes)
 
 
 def test_software_events_are_counted_around_the_walk_alone(tmp_path: Path) -> None:

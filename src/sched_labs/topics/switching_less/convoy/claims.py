@@ -36,9 +36,12 @@ def _race_makes_switches(table: pd.DataFrame) -> Verdict:
     fifo, mutex = _row(table, "fifo"), _row(table, "mutex")
     reason = f"Switches for each item, with as many producers: {_switches_of(fifo)}, {_switches_of(mutex)}."
     if fifo.switches_lo_per_item < FEW:
-        raise CannotTell(f"It is not sure that there was a convoy in this run. {reason}")
+        raise CannotTell(f"It is not sure that there was a convoy in this run, {_interval(fifo)}: {reason}")
     return holds_or_fails(
-        mutex.switches_lo_per_item > fifo.switches_lo_per_item / 2, mutex.switches_hi_per_item < FEW, reason
+        mutex.switches_lo_per_item > fifo.switches_lo_per_item / 2,
+        mutex.switches_hi_per_item < FEW,
+        reason,
+        f"The intervals, {_interval(fifo)} and {_interval(mutex)}, allow either:",
     )
 
 
@@ -50,8 +53,12 @@ def _release_switches(table: pd.DataFrame) -> Verdict:
     if locks.empty:
         raise CannotTell("This run measured no lock that blocks.")
     reason = f"Switches for each item: {', '.join(_switches_of(lock) for _, lock in locks.iterrows())}."
+    ends = ", ".join(_interval(lock) for _, lock in locks.iterrows())
     return holds_or_fails(
-        (locks.switches_lo_per_item >= 0.5).all(), (locks.switches_hi_per_item < FEW).any(), reason
+        (locks.switches_lo_per_item >= 0.5).all(),
+        (locks.switches_hi_per_item < FEW).any(),
+        reason,
+        f"The intervals, {ends}, allow either:",
     )
 
 
@@ -114,7 +121,8 @@ def _attempts_unfair(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if trying.items_hi_per_turn < fifo.items_lo_per_turn:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals overlap. {reason}")
+    ends = " and ".join(between(row, "items", "per_turn", count) for row in (fifo, trying))
+    raise CannotTell(f"The intervals overlap, {ends}: {reason}")
 
 
 def _voluntary_is_fine(table: pd.DataFrame) -> Verdict:
@@ -125,10 +133,13 @@ def _voluntary_is_fine(table: pd.DataFrame) -> Verdict:
     least, most, text = _times_slower(fifo, mutex)
     if not fifo.switches_lo_per_item > FEW:
         said = f"Switches for each item: {_switches_of(fifo)}."
-        raise CannotTell(f"It is not sure that there was a convoy in this run. {said}")
+        raise CannotTell(f"It is not sure that there was a convoy in this run, {_interval(fifo)}: {said}")
     reason = f"{fifo.voluntary_share:.0%} of the convoy's switches are voluntary; {text}."
     return holds_or_fails(
-        fifo.voluntary_share < 0.5 or most < 1.5, fifo.voluntary_share > 0.5 and least > 2, reason
+        fifo.voluntary_share < 0.5 or most < 1.5,
+        fifo.voluntary_share > 0.5 and least > 2,
+        reason,
+        "The ratio is neither clearly below 1.5 nor clearly above 2:",
     )
 
 
@@ -183,7 +194,8 @@ def _busy_waiting_burns(table: pd.DataFrame) -> Verdict:
     dearer = [_WORDS[row.lock] for row in sleeping if spin.cpu_hi_ns_per_item < row.cpu_lo_ns_per_item]
     if dearer:
         return Verdict(FAILS, f"{reason} To sleep took more than to spin: {', '.join(dearer)}.")
-    raise CannotTell(f"The intervals overlap. {reason}")
+    ends = ", ".join(between(row, "cpu", "ns_per_item") for row in (spin, *sleeping))
+    raise CannotTell(f"The intervals overlap, {ends}: {reason}")
 
 
 LOCKS = "convoy.locks"

@@ -13,7 +13,7 @@ from sched_labs.core import stats
 from sched_labs.core.errors import ParameterError, WorkloadError
 from sched_labs.core.result import Result
 from sched_labs.run import languages
-from sched_labs.run.base import Instrument, Run, experiment
+from sched_labs.run.base import Instrument, Run, experiment, what_few_cover
 
 LOCKS = ("fifo", "try", "mutex", "adaptive", "spin")
 JAVA = ("java_fair", "java_fair_try", "java_unfair", "java_unfair_try")
@@ -31,6 +31,7 @@ NAMES = {
     "java_unfair_try": "Java, unfair, tryLock first",
 }
 MOST_PRODUCERS = 64
+JAVA_MOST_MS = 5000
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -118,7 +119,7 @@ def locks(
     java       ReentrantLock, fair and unfair, with and without tryLock, where java and javac are installed
 
     The lock is held while the producers arrive, so that every lock begins with all of them waiting.  Time,
-    CPU time and switches of all producers count from when it is released.
+    CPU time and switches of all producers count from when it is released; Java's switches from before that.
     Data: one row per trial and lock: producers, items, elapsed_ns, cpu_ns, user_ns and system_ns (from each
     producer's first item on; the kernel samples them at ticks on most machines, and they lag by up to one),
     voluntary_switches, involuntary_switches, turns, jain_share, p50_ns, p99_ns, max_ns (upper edges of bins 4
@@ -142,10 +143,17 @@ def locks(
                 run.add(_rows(convoy.run(), trial, threads, alone))
     if java:
         _java(run, producers, items, tries, budget_ms)
-    late = [row for frame in run.rows for row in frame.loc[~frame.finished, "lock"].unique()]
-    if late:
-        said = "; ".join(NAMES[lock] for lock in dict.fromkeys(late))
-        run.note("info", f"Stopped after {budget_ms} ms with items left: {said}. Times are per item put.")
+    late = dict.fromkeys(row for frame in run.rows for row in frame.loc[~frame.finished, "lock"])
+    stopped: dict[int, list[str]] = {}
+    for lock in late:
+        limit_ms = min(budget_ms, JAVA_MOST_MS) if lock in JAVA else budget_ms
+        stopped.setdefault(limit_ms, []).append(NAMES[lock])
+    for limit_ms, names in stopped.items():
+        run.note(
+            "info",
+            f"Stopped after {limit_ms} ms with items left, in one trial or more: {'; '.join(names)}. "
+            "Times are per item put.",
+        )
 
 
 def _rows(records: Sequence[workloads.Record], trial: int, producers: int, alone: bool) -> pd.DataFrame:
@@ -187,7 +195,7 @@ def _java(run: Run, producers: int, items: int, tries: int, budget_ms: int) -> N
         run.note("missing", f"Java's ReentrantLock was not measured: {absent} is not installed.")
         return
     trials = run.choose(tiny=1, quick=3, full=7)
-    budget_ms = min(budget_ms, 5000)
+    budget_ms = min(budget_ms, JAVA_MOST_MS)
     variants = [name.removeprefix("java_") for name in JAVA]
     for trial in run.each(range(trials), label=lambda n: f"Java, trial {n + 1}"):
         order = variants if trial % 2 else variants[::-1]
@@ -199,7 +207,7 @@ def _java(run: Run, producers: int, items: int, tries: int, budget_ms: int) -> N
             run.note("missing", f"Java's ReentrantLock was not measured: {error.what}")
             return
         run.add(_rows(records, trial, producers, alone=False))
-    run.note("info", f"Trials of each of Java's locks: {trials}.")
+    run.note("info", f"Trials of each of Java's locks: {trials}. {what_few_cover(trials)}".rstrip())
 
 
 def _check(locks: Sequence[str], producers: int, items: int, tries: int, trials: int, budget_ms: int) -> None:

@@ -62,7 +62,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             if pale is not None:
                 same = pale[(pale.situation == row.situation) & (pale.lock == row.lock)]
                 ax.plot(same.p90_ns, [y] * len(same), color=style.colour(style.RECORDED), zorder=2.2, **look)
-            axes.right_of(ax, y, axes.time_text(row.p90_ns, 2), 10)
+            axes.right_of(ax, y, axes.time_text(row.p90_ns), 10)
         for y, situation in heads:
             axes.note(ax, HEADS.get(situation, situation), (0, y), (4, 0), weight="bold", va="center",
                       xycoords=("axes fraction", "data"))  # fmt: skip
@@ -104,7 +104,7 @@ def _places(table: pd.DataFrame) -> tuple[list[int], list[tuple[int, str]]]:
 def _caption(table: pd.DataFrame) -> str:
     last = "nice" if (table.situation == "nice").any() else str(table.situation.iloc[-1])
     said = ", ".join(
-        f"{axes.time_text(row.p90_ns, 2)} ({LOCKS.get(str(row.lock), str(row.lock))})"
+        f"{axes.time_text(row.p90_ns)} ({LOCKS.get(str(row.lock), str(row.lock))})"
         for row in each(table[table.situation == last])
     )
     who = "a real-time thread" if last == "nice" else "an ordinary thread"
