@@ -58,7 +58,7 @@ def test_events_are_counted_while_the_victim_walks_and_nowhere_else() -> None:
 def test_without_a_counter_there_is_no_column_for_it() -> None:
     result = measured(events=[])
     assert not [name for name in result.data if "misses" in name]
-    assert any(note.level == "missing" and "counter" in note.text for note in result.notes)
+    assert any(note.level == "missing" and "counted" in note.text for note in result.notes)
 
 
 def test_a_walk_alone_has_the_interval_of_its_starts() -> None:
