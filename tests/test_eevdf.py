@@ -124,6 +124,8 @@ def row(situation: str, at_once: float, waits: float, *, rest: float = 1, off: s
 
 
 KEPT = row("equal", 0, 50)
+SHORTER = [row("short", 90, 20), row("short", 90, 4, off="DELAY_DEQUEUE")]
+ALIKE = [KEPT, row("equal", 0, 50, off="DELAY_DEQUEUE")]
 CASES: list[Case] = [
     ("turn-whoever", HOLDS, [KEPT, row("short", 0, 50), row("owed", 8, 45)], "8 % of those that were owed"),
     ("turn-whoever", FAILS, [KEPT, row("short", 0, 50), row("owed", 99, 0)], "99 % of those that were owed"),
@@ -141,9 +143,11 @@ CASES: list[Case] = [
     ("turn-sleep", HOLDS, [KEPT, row("owed", 0, 48)], "waited 48 % of a turn"),
     ("turn-sleep", FAILS, [KEPT, row("owed", 99, 1)], "waited 1 % of a turn"),
     ("turn-sleep", UNKNOWN, [KEPT, row("owed", 40, 24)], "19 to 29 % and 45 to 55 %, allow either"),
-    ("turn-delay", HOLDS, [row("short", 90, 20), row("short", 90, 4, off="DELAY_DEQUEUE")], "4 % of a turn"),
-    ("turn-delay", FAILS, [row("short", 90, 4), row("short", 0, 50, off="DELAY_DEQUEUE")], "4 % with it"),
-    ("turn-delay", UNKNOWN, [row("short", 90, 4), row("short", 90, 6, off="DELAY_DEQUEUE")],
+    ("turn-delay", HOLDS, [*SHORTER, KEPT, row("equal", 0, 30, off="DELAY_DEQUEUE")], "4 % of a turn"),
+    ("turn-delay", FAILS, [*SHORTER, KEPT, row("equal", 0, 80, off="DELAY_DEQUEUE")], "equal slice waits 80"),
+    ("turn-delay", UNKNOWN, [*SHORTER, KEPT, row("equal", 0, 52, off="DELAY_DEQUEUE")], "overlap"),
+    ("turn-delay", FAILS, [*ALIKE, row("short", 90, 4), row("short", 0, 50, off="DELAY_DEQUEUE")], "4 % with"),
+    ("turn-delay", UNKNOWN, [row("short", 90, 4), row("short", 90, 6, off="DELAY_DEQUEUE"), *ALIKE],
      "6 % of a turn without it (interval 1 to 11 %), 4 % with it (interval -1 to 9 %)"),
     ("turn-delay", UNKNOWN, [row("short", 90, 4)], "did not measure a kernel without DELAY_DEQUEUE"),
 ]  # fmt: skip

@@ -6,8 +6,8 @@ import math
 
 import pandas as pd
 
-from sched_labs.claims.base import HOLDS, CannotTell, Claim, Verdict
-from sched_labs.claims.helpers import above, between, holds_or_fails, more_than, one_row, within
+from sched_labs.claims.base import CannotTell, Claim, Verdict
+from sched_labs.claims.helpers import above, between, holds_or_fails, one_row, within
 from sched_labs.topics.other_kernels.eevdf.experiment import NOTHING
 
 AT_ONCE_PERCENT = 50  # of the moments of a turn: most of them, or few
@@ -103,16 +103,21 @@ def _sleep_forgets(table: pd.DataFrame) -> Verdict:
 
 
 def _delaying_is_bookkeeping(table: pd.DataFrame) -> Verdict:
-    """Statistic: the average wait with a shorter slice, by interval.  Control: the feature on.  Design: one
-    feature off, all others alike.  Opponent: at other slices or loads it may be otherwise.
+    """Statistic: the average wait, by interval.  Control: the feature on.  Design: one feature off, all
+    others alike; one thread that waits longer is enough, and with both slices none may.  Opponent: at other
+    slices or loads it may be otherwise.
     """
-    off, on = _row(table, "short", "DELAY_DEQUEUE"), _row(table, "short")
-    reason = (
-        f"a thread with a shorter slice waits {off.waited_percent:.0f} % of a turn without it "
-        f"{_interval(off, 'waited')}, {on.waited_percent:.0f} % with it {_interval(on, 'waited')}."
-    )
-    longer = more_than(_waited(off), _waited(on), reason).outcome == HOLDS
-    return holds_or_fails(not longer, longer, reason)
+    told, longer, shorter = [], [], []
+    for situation, slices in (("short", "a shorter slice"), ("equal", "an equal slice")):
+        off, on = _row(table, situation, "DELAY_DEQUEUE"), _row(table, situation)
+        told.append(
+            f"a thread with {slices} waits {off.waited_percent:.0f} % of a turn without it "
+            f"{_interval(off, 'waited')}, {on.waited_percent:.0f} % with it {_interval(on, 'waited')}"
+        )
+        longer.append(off.waited_lo_percent > on.waited_hi_percent)
+        shorter.append(off.waited_hi_percent < on.waited_lo_percent)
+    reason = f"{told[longer.index(True)] if any(longer) else '; '.join(told)}."
+    return holds_or_fails(all(shorter), any(longer), reason, "Intervals overlap:")
 
 
 PHASES = "eevdf.phases"
