@@ -102,10 +102,12 @@ def _no_bursts(table: pd.DataFrame) -> Verdict:
 
 
 def _30_to_60(table: pd.DataFrame) -> Verdict:
-    """Statistic: 1 - ratio of p99, by interval.  Control: the same requests without a limit.  Design: one
-    demand, the highest.  Opponent: any number can be had by another demand.
+    """Statistic: 1 - ratio of p99, by interval.  Control: the same requests without a limit, and throttled
+    periods with it.  Design: one demand, the highest.  Opponent: any number can be had by another demand.
     """
     quota, none = _row(table, "quota"), _row(table, "none")
+    if quota.throttled_percent < 5:
+        raise CannotTell(f"Only {quota.throttled_percent:.0f} % of the periods were throttled.")
     least, most = 1 - none.p99_hi_ns / quota.p99_lo_ns, 1 - none.p99_lo_ns / quota.p99_hi_ns
     reason = (
         f"p99 {ns(quota.p99_ns)} with the quota and {ns(none.p99_ns)} without: "
