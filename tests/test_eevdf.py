@@ -146,7 +146,7 @@ CASES: list[Case] = [
     ("turn-delay", HOLDS, [*SHORTER, KEPT, row("equal", 0, 30, off="DELAY_DEQUEUE")], "4 % of a turn"),
     ("turn-delay", FAILS, [*SHORTER, KEPT, row("equal", 0, 80, off="DELAY_DEQUEUE")], "equal slice waits 80"),
     ("turn-delay", UNKNOWN, [*SHORTER, KEPT, row("equal", 0, 52, off="DELAY_DEQUEUE")], "overlap"),
-    ("turn-delay", FAILS, [*ALIKE, row("short", 90, 4), row("short", 0, 50, off="DELAY_DEQUEUE")], "4 % with"),
+    ("turn-delay", FAILS, [*ALIKE, row("short", 90, 4), row("short", 0, 50, off="DELAY_DEQUEUE")], "4 % w"),
     ("turn-delay", UNKNOWN, [row("short", 90, 4), row("short", 90, 6, off="DELAY_DEQUEUE"), *ALIKE],
      "6 % of a turn without it (interval 1 to 11 %), 4 % with it (interval -1 to 9 %)"),
     ("turn-delay", UNKNOWN, [row("short", 90, 4)], "did not measure a kernel without DELAY_DEQUEUE"),
