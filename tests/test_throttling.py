@@ -232,6 +232,9 @@ def test_a_guess_of_a_wait_stands_among_the_waits() -> None:
     marked = [ax for ax in drawing.axes if any(line.is_dashed() for line in ax.lines)]
     assert [ax.get_title("left") for ax in marked] == ["run-queue wait per request (schedstat)"]
     assert marked[0].get_xlim()[1] > 100 * MS
+    run.tables["blocks"]["run_delay_ns"] = 0  # a kernel that keeps none
+    with pytest.raises(ParameterError, match="no axis on this figure"):
+        run.plot(predictions=[figures.Prediction(100, "ms")])
 
 
 def test_a_constructed_wait_is_split_by_hand() -> None:

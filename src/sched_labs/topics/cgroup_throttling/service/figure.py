@@ -25,6 +25,7 @@ from sched_labs.draw.base import (
     listed,
     times_ns,
 )
+from sched_labs.draw.panels import TIME, Panel, check_predictions
 
 from .experiment import closest, modelled, usual_ns
 
@@ -270,6 +271,7 @@ def draw_contention(result: Drawable, recorded: Drawable | None, predictions: Pr
     table = contention_frame(result)
     pale = None if recorded is None else contention_frame(recorded)
     shown = _shown(table)
+    check_predictions([Panel(title, name, TIME) for name, title in shown if name == _ASKED], predictions)
     with style.drawing():
         drawing = canvas((46 + 19 * len(table)) * len(shown) + 40 + 18 * bool(predictions))
         panels = drawing.subplots(len(shown), 1, squeeze=False)[:, 0]
