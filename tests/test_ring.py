@@ -135,9 +135,10 @@ def test_the_figure_shows_both_orders_with_the_bare_ring_in_each() -> None:
     assert texts == ["2, 8", "2, 8"]  # lines that end together share their label
 
 
-def test_without_a_known_cache_nothing_is_hollow() -> None:
-    labels = [text.get_text() for text in made(None).plot().mpl.legends[0].get_texts()]
-    assert not any("hollow" in label for label in labels)
+@pytest.mark.parametrize(("l2", "hollow"), [(None, False), (64 * KIB, False), (MIB, True)])
+def test_hollow_marks_are_named_where_a_ring_fits_the_cache(l2: int | None, hollow: bool) -> None:
+    labels = [text.get_text() for text in made(l2).plot().mpl.legends[0].get_texts()]
+    assert any("hollow" in label for label in labels) == hollow
 
 
 def test_a_run_without_a_single_ring_is_refused() -> None:

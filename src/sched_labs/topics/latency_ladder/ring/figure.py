@@ -116,11 +116,14 @@ def _lines(ax: Axes, table: pd.DataFrame, sizes: list[int], l2: Any, one_colour:
             colour = style.colour(style.WARMUP if row.size_bytes else style.DIRECT)
             low = max(row.net_lo_ns, ax.get_ylim()[0])
             ax.plot([at, at], [low, row.net_hi_ns], color=colour, alpha=strength, linewidth=1.6, zorder=3.2)
-            fits = isinstance(l2, int | float) and row.size_bytes and row.footprint_bytes <= l2 / 2
-            face = style.colour(style.PAPER) if fits else colour
+            face = style.colour(style.PAPER) if _fits(row, l2) else colour
             ax.plot(at, row.net_ns, "o", color=colour, mfc=face, markeredgewidth=1.6, zorder=3.4)
     if not one_colour:
         _name_lines(ax, table, len(sizes) - 1)
+
+
+def _fits(row: Any, l2: Any) -> bool:
+    return isinstance(l2, int | float) and row.size_bytes > 0 and row.footprint_bytes <= l2 / 2
 
 
 def _name_lines(ax: Axes, table: pd.DataFrame, right: int) -> None:
@@ -155,7 +158,7 @@ def _handles(
             Line2D([], [], color=style.colour(style.DIRECT), marker="o", ls="none", label="no memory touched")
         )
     handles.append(Line2D([], [], color=warm, marker="o", label="number: processes"))
-    if isinstance(l2, int | float):
+    if any(_fits(row, l2) for row in each(table[table["net_ns"] > 0])):
         text = f"hollow: all fits half of L2 ({axes.size_text(l2 / 2)})"
         handles.append(
             Line2D([], [], color=warm, marker="o", mfc=paper, markeredgewidth=1.6, ls="none", label=text)
