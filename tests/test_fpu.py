@@ -55,13 +55,16 @@ def test_what_was_filled_is_in_use(vectors: Result) -> None:
     """The processor's own account: each set adds its own bytes to what is in use when none is filled.
 
     How much that is depends on processor and kernel: the x87's registers (160 bytes), which nothing cleans,
-    and the protection keys (8 bytes), where Linux writes a value other than the initial one.
+    and the protection keys (8 bytes), where Linux writes a value other than the initial one.  In a virtual
+    machine the SSE registers come on top: in use, though not filled, once the hypervisor had the CPU.
     """
-    table = vectors.summary().set_index("registers").in_use_bytes.dropna()
+    exchanged = vectors.data[vectors.data.condition == "exchange"]
+    table = exchanged.groupby("registers").in_use_bytes.min().dropna().drop("integer_again", errors="ignore")
     if table.empty:
         pytest.skip("this processor does not say which state is in use")
     added = (table - table["integer"]).drop("integer")
-    assert added.to_dict() == {kind: ADDED_BYTES[kind] for kind in added.index}
+    before = ADDED_BYTES["sse"] if table["integer"] >= ADDED_BYTES["sse"] else 0
+    assert added.to_dict() == {kind: ADDED_BYTES[kind] - before for kind in added.index}
     assert (table <= vectors.facts["image_bytes"]).all()
 
 
