@@ -9,7 +9,7 @@ import pandas as pd
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.helpers import holds_or_fails, some
-from sched_labs.core.words import number_text
+from sched_labs.core.words import count_text, number_text
 
 ALIKE = 2  # percentage points: a cost that differs by less from rate to rate is told as one
 
@@ -71,8 +71,8 @@ def _cost_is_the_tools_alone(table: pd.DataFrame) -> Verdict:
     if often["switches_per_s"] < 5 * seldom["switches_per_s"]:
         raise CannotTell("The rates of this run are too much alike.")
     reason = (
-        f"runqlat made two threads {_slower(seldom)} at {seldom['switches_per_s']:,.0f} switches a second "
-        f"(interval {_between(seldom)} %), {_slower(often)} at {often['switches_per_s']:,.0f} "
+        f"runqlat made two threads {_slower(seldom)} at {count_text(seldom['switches_per_s'])} switches a "
+        f"second (interval {_between(seldom)} %), {_slower(often)} at {count_text(often['switches_per_s'])} "
         f"({_between(often)} %)."
     )
     ends = ["slower_lo_percent", "slower_hi_percent"]
