@@ -125,6 +125,19 @@ def test_every_distance_has_a_panel_and_what_is_noise_is_faint() -> None:
         assert not any(1024 * KIB in line.get_xdata() for line in warm)
     assert "recorded" in figure.alt
     assert "your prediction" in figure.alt
+    assert "same CPU" not in figure.alt  # it has no panel
+
+
+def test_the_legend_of_moves_names_what_is_faint_only_where_a_mark_is() -> None:
+    moves = constructed_moves()
+    unseen = moves[(moves.distance == "same_cache") & (moves.working_set_bytes != 64 * KIB)].copy()
+    unseen.loc[unseen.touch == "reads", "call_lo_ns"] = -1.0  # the calls of the first touch are drawn, alone
+    for rows, faint in ((unseen, False), (moves, True), (moves[moves.distance == "same_cpu"], False)):
+        legend = figures.draw(constructed("migration.cost", rows)).mpl.legends[0]
+        assert ("faint: inside the noise" in {text.get_text() for text in legend.get_texts()}) is faint
+    still = moves[moves.distance == "same_cpu"].assign(warmup_ns=20.0)
+    legend = figures.draw(constructed("migration.cost", still)).mpl.legends[0]
+    assert "faint: inside the noise" in {text.get_text() for text in legend.get_texts()}
 
 
 def test_a_recorded_run_that_has_nothing_of_this_one_is_not_called_pale() -> None:

@@ -60,12 +60,13 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     shown = list(dict.fromkeys(moved["distance"])) or ["same_cpu"]
     if pale is not None and not (pale["distance"].isin(shown) & (pale["touch"] == "writes")).any():
         pale = recorded = None  # it has no move so far away
+    drawn = table[table["distance"].isin(shown)]
     with style.drawing():
-        handles = _handles(table, recorded, marks)
+        handles = _handles(drawn, recorded, marks)
         drawing = canvas(70 + 22 * len(handles) + 200 * len(shown))
         drawing.set_layout_engine("constrained", h_pad=7 / 72)
         stack = list(drawing.subplots(len(shown), 1, squeeze=False)[:, 0])
-        low, high = _limits(table[table["distance"].isin(shown)], [ns for _, ns in marks])
+        low, high = _limits(drawn, [ns for _, ns in marks])
         for ax, far in zip(stack, shown, strict=True):
             rows = table[table["distance"] == far]
             axes.log_size(ax, rows["working_set_bytes"].min() / 1.5, rows["working_set_bytes"].max() * 1.5)
@@ -87,7 +88,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         axes.mark_x(stack[0], axes.caches(result.machine))
     return Figure(
         drawing,
-        alt=_alt(table),
+        alt=_alt(drawn),
         caption=_caption(table),
         data=table,
         title="Cost of a move to another CPU against the working set",
@@ -135,11 +136,11 @@ def _line(ax: Axes, rows: pd.DataFrame, what: str, pale: bool = False, hollow: b
         ax.vlines(part["working_set_bytes"], low, high, color=colour, alpha=alpha, linewidth=1.4, zorder=2.8)
 
 
-def _handles(table: pd.DataFrame, recorded: Drawable | None, marks: Sequence[tuple[str, float]]) -> list[Any]:
+def _handles(drawn: pd.DataFrame, recorded: Drawable | None, marks: Sequence[tuple[str, float]]) -> list[Any]:
     warm, direct = style.colour(style.WARMUP), style.colour(style.DIRECT)
     handles = [Line2D([], [], color=direct, marker="o", label="the move itself")]
     words = {"writes": "its data again, every line written", "reads": "its data again, lines only read"}
-    for touch in table["touch"].unique():
+    for touch in drawn["touch"].unique():
         face = style.colour(style.PAPER) if touch == "reads" else warm
         handles.append(
             Line2D(
@@ -152,14 +153,15 @@ def _handles(table: pd.DataFrame, recorded: Drawable | None, marks: Sequence[tup
                 label=words.get(str(touch), str(touch)),
             )
         )
-    moved = table[table["distance"] != "same_cpu"]
-    if not (_clear(moved, "warmup") & _clear(moved, "call")).all():
+    calls = drawn[drawn["touch"] == drawn["touch"].iloc[0]]  # of the others only the walks are drawn
+    if any((~_clear(rows, what) & (rows[f"{what}_ns"] > 0)).any()
+           for rows, what in ((drawn, "warmup"), (calls, "call"))):  # fmt: skip
         handles.append(
             Line2D(
                 [], [], color=warm, marker="o", linestyle="none", alpha=FAINT, label="faint: inside the noise"
             )
         )
-    handles += interval_in_legend(style.WARMUP, moved["warmup_hi_ns"], upright=True)
+    handles += interval_in_legend(style.WARMUP, drawn["warmup_hi_ns"], upright=True)
     if recorded is not None:
         label = f"both, written, recorded: {machine_name(recorded.machine)}"
         handles.append(Line2D([], [], color=style.colour(style.RECORDED), linewidth=4, label=label))
