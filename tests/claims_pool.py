@@ -50,7 +50,7 @@ def ratios(thread: float, request: float, long: float | None = None) -> list[Row
 
 MOVED = case(placement="free", cpu=200e3, moves=0.2, kernel=0.3, move=40e3)
 CASES: list[Case] = [
-    ("000-074", HOLDS, ratios(0.5, 2), "thread's data, beside nobody: 0.5 (0.49 to 0.51)"),
+    ("000-074", HOLDS, ratios(0.5, 2), "thread's data, beside nobody: 0.50 (0.49 to 0.51)"),
     ("000-074", FAILS, ratios(0.5, 2, long=10), "thread's data, beside long pieces: 10"),
     ("000-074", FAILS, ratios(1, 0.5), "request's data, beside nobody: 0.5"),
     ("000-074", UNKNOWN, ratios(0.5, 1), "Not every difference is seen"),

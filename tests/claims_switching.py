@@ -106,6 +106,8 @@ USUAL = [
 YIELDER = process("D", "yielding", 0, 90_000)
 PROCESS_CASES: list[Case] = [
     ("000-105", HOLDS, [*USUAL, process("E", "I/O-bound", 900, 1)], "all 4 processes as they are"),
+    ("000-105", HOLDS, [*USUAL, process("E", "I/O-bound", 900, 1), process("D", switches.POOL, 90, 0)],
+     "all 4 processes as they are"),
     ("000-105", FAILS, [*USUAL, YIELDER], "D looks CPU-contended and is yielding"),
     ("000-105", UNKNOWN, USUAL, "too few"),
     ("000-104", HOLDS, [process("E", "I/O-bound", 900, 1, threads=2, leader=0.95)], "leader of E makes 95%"),

@@ -42,8 +42,7 @@ def _by_owner(table: pd.DataFrame) -> Verdict:
             helps, hurts = high < 1 / FELT, low > FELT
             right.append(helps if owner == "thread" else hurts)
             wrong.append(hurts if owner == "thread" else helps)
-            times = [number_text(value, 2) for value in (ratio, low, high)]
-            said.append(f"{owner}'s data, beside {WHO[intruder]}: {times[0]} ({times[1]} to {times[2]})")
+            said.append(f"{owner}'s data, beside {WHO[intruder]}: {ratio:.2f} ({low:.2f} to {high:.2f})")
     reason = f"p99 pinned over free: {'; '.join(said)}."
     return holds_or_fails(all(right), any(wrong), reason, "Not every difference is seen.")
 

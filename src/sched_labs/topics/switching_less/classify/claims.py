@@ -13,9 +13,8 @@ def _ratio_tells(table: pd.DataFrame) -> Verdict:
     processes, one that yields among them.  Opponent: a pool is another claim's subject.
     """
     wrong = []
-    for _, one in table.iterrows():
-        if one.truth == switches.POOL:
-            continue  # another claim's subject
+    judged = table[table.truth != switches.POOL]  # another claim's subject
+    for _, one in judged.iterrows():
         voluntary, involuntary = one.voluntary_per_s, one.involuntary_per_s
         guess = switches.IO_BOUND if voluntary > 10 * involuntary else switches.BOTH
         guess = switches.CONTENDED if involuntary > 10 * voluntary else guess
@@ -25,7 +24,7 @@ def _ratio_tells(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This run watched too few processes.")
     return Verdict(
         FAILS if wrong else HOLDS,
-        f"By the ratio alone: {'; '.join(wrong) if wrong else f'all {len(table)} processes as they are'}.",
+        f"By the ratio alone: {'; '.join(wrong) if wrong else f'all {len(judged)} processes as they are'}.",
     )
 
 
