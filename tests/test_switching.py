@@ -312,6 +312,14 @@ def test_threads_that_a_user_runs_already_count_against_the_limit(monkeypatch: p
     assert table["RLIMIT_NPROC (ulimit -u)"] == 60
 
 
+def test_the_limit_of_a_group_that_looks_like_the_root_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for line, folder in (("0::/", "/sys/fs/cgroup"), ("8:pids:/", "/sys/fs/cgroup/pids")):
+        found = {f"{folder}/pids.max": 100, f"{folder}/pids.current": 40}
+        monkeypatch.setattr(threads.files, "read", lambda _, line=line: line)
+        monkeypatch.setattr(threads.files, "number", found.get)
+        assert threads._cgroup_limits() == [(f"{folder}/pids.max", 100, 40)]
+
+
 def test_mappings_bound_threads_only_where_their_stacks_are_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
     for library, kernel, bound in (
         ("2.41", (6, 18), True),

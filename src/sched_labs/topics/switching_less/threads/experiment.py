@@ -102,7 +102,8 @@ def _cgroup_limits() -> list[tuple[str, int, int]]:
             continue
         base = "/sys/fs/cgroup" if number == "0" else "/sys/fs/cgroup/pids"
         parts = [part for part in path.split("/") if part]
-        for depth in range(len(parts), 0, -1):
+        # What a container sees as the root is a group with a limit; the machine's own root has none.
+        for depth in range(len(parts), -1, -1):
             folder = "/".join([base, *parts[:depth]])
             bound = files.number(f"{folder}/pids.max")
             if bound is not None:
@@ -347,7 +348,9 @@ def touch(run: Run, *, size_bytes: int | None = None, trials: int | None = None)
         raise ParameterError("trials start at 1.", "Leave it out to use the profile's.")
     size = min(wanted, bound)
     if size < wanted:
-        run.note("missing", f"{wanted:,} bytes are over a quarter of the memory; {size:,} were touched.")
+        run.note(
+            "missing", f"{wanted:,} bytes are over a quarter of the available memory; {size:,} were touched."
+        )
     run.begin()
     run.parameters |= {"size_bytes": size, "trials": trials}
     for trial in run.each(range(trials), label=lambda n: f"trial {n + 1}, {size // MIB} MiB"):
