@@ -230,8 +230,15 @@ def herd(by: str, switches: float, threads: int = 8, half: float = 0.1) -> Row:
     return row
 
 
-def timer(by: str, bursts: float = 1.0, cpu: float = 5000, half: float = 0.1, late_ns: float = 20_000) -> Row:
-    row: Row = {"by": by, "threads": 16}
+def timer(
+    by: str,
+    bursts: float = 1.0,
+    cpu: float = 5000,
+    half: float = 0.1,
+    late_ns: float = 20_000,
+    period_ns: float = 1e7,
+) -> Row:
+    row: Row = {"by": by, "threads": 16, "period_ns": period_ns}
     for stem, value in (
         ("bursts{}_per_event", bursts),
         ("cpu_ns{}_per_event", cpu),
@@ -397,6 +404,7 @@ WAKING_CASES: list[Case] = [
     ("000-091", HOLDS, [batch(1, 1, 30_000), LARGE], "Beyond the 10 µs of batches of 1,000, 20 µs of CPU"),
     ("000-091", FAILS, [batch(1, 1, 13_000), LARGE], "1,000, 3 µs of CPU time an event"),
     ("000-091", UNKNOWN, [batch(1, 1, 20_000), LARGE], "(interval 7 µs to 13 µs)"),
+    ("000-091", UNKNOWN, [batch(1, 1, 20_000), LARGE], "reach across (the work's is 9 µs to 11 µs)"),
     ("000-091", UNKNOWN, [batch(1, 1, 20_000), batch(1000, 0.001)], "was not about 10 µs"),
     ("000-091", UNKNOWN, [batch(1, 1, 30_000, period_ns=1e6), LARGE], "were 1,000 wake-ups a second, not"),
     ("exclusive", HOLDS, [herd("exclusive", 1.1)], "among 8 threads with the flag: 1.1"),
@@ -408,6 +416,7 @@ WAKING_CASES: list[Case] = [
     ("000-086", UNKNOWN, [herd("own", 2)], "two switches (1.8 to 2.2): Switches"),
     ("000-086", UNKNOWN, [herd("own", 1, threads=1)], "Too few"),
     ("000-063", HOLDS, [timer("own", 0.07)], "woke a quiet CPU 0.07 times an event"),
+    ("000-063", UNKNOWN, [timer("own", 0.07, period_ns=1e6)], "lie 62.5 µs apart, too close to tell: 16"),
     ("000-063", FAILS, [timer("own", 0.96)], "0.96 times an event, half of them within 20 µs"),
     ("000-063", UNKNOWN, [timer("own", 0.63, late_ns=500_000)], "of a tick of 1 ms (450 µs to 550 µs)"),
     ("000-063", UNKNOWN, [timer("own", 0.3)], "one for all (0.27 to 0.33): 16 threads"),

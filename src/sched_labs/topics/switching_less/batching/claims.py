@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import count
+from sched_labs.claims.helpers import between, count
 from sched_labs.core.words import number_text
 
 
@@ -71,7 +71,9 @@ def _switching_dwarfs_work(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     if small.cpu_ns_hi_per_event < 2 * large.cpu_ns_lo_per_event:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals reach across. {reason}")
+    raise CannotTell(
+        f"The intervals reach across (the work's is {between(large, 'cpu_ns', 'per_event')}). {reason}"
+    )
 
 
 CLAIMS = [

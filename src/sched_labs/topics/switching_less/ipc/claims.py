@@ -129,7 +129,8 @@ def _counting_tells(table: pd.DataFrame) -> Verdict:
         return Verdict(FAILS, f"They drown in the switches of others. {reason}")
     low, high = switched["machine_switches_lo_per_s"], switched["machine_switches_hi_per_s"]
     raise CannotTell(
-        f"The intervals are too wide ({low:,.0f} to {high:,.0f}, and up to {most:,.0f}). {reason}"
+        f"The intervals do not tell whether it is twice as many ({low:,.0f} to {high:,.0f}, and up to "
+        f"{most:,.0f}). {reason}"
     )
 
 

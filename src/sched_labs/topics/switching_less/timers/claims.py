@@ -8,6 +8,7 @@ from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, 
 from sched_labs.claims.helpers import between, count, one_row
 
 SOON_NS = 250_000.0  # a quarter of the shortest tick, with HZ=1000
+APART_NS = 200_000.0  # twice the quiet that ends a burst: closer times may make one by themselves
 
 
 def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
@@ -23,6 +24,9 @@ def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
     if own.bursts_lo_per_event > 0.5 and own.late_p50_hi_ns < SOON_NS:
         return Verdict(FAILS, reason)
     if own.bursts_hi_per_event < 2 / own.threads:
+        apart_ns = own.period_ns / own.threads
+        if apart_ns < APART_NS:
+            raise CannotTell(f"Their times lie {ns(apart_ns)} apart, too close to tell: {reason}")
         return Verdict(HOLDS, reason)
     if own.bursts_lo_per_event > 0.5:
         late = between(own, "late_p50", "ns")
