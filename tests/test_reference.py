@@ -147,6 +147,8 @@ def test_a_warm_up_of_the_same_machine_becomes_a_rung() -> None:
     sweep.summary = lambda: pd.DataFrame([top, top | {"extra_ns": 5e4, "seen": False}])  # type: ignore[method-assign]
     figure = ladder(made(), sweep, recorded=made(), predictions=[{"value": 2, "unit": "µs"}])
     assert "your prediction" in figure.svg()
+    assert "Pale, recorded: " in figure.provenance and "Warm-up: " in figure.provenance
+    assert figure.alt.endswith("Dashed, your prediction: 2 µs.") and "a run recorded on" in figure.alt
     assert figure.data.name.tolist()[-2:] == ["warm-up, 256 KiB", NAMES["process"]]
     assert style.colour(style.WARMUP) in {line.get_color() for line in figure.mpl.axes[0].lines}
     with pytest.raises(ResultError, match="no rung"):

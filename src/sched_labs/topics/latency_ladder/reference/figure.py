@@ -17,6 +17,7 @@ from sched_labs.draw.base import (
     Figure,
     Prediction,
     Predictions,
+    also_drawn,
     also_in_legend,
     canvas,
     columns,
@@ -25,6 +26,7 @@ from sched_labs.draw.base import (
     each,
     interval_in_legend,
     listed,
+    provenance,
     times_ns,
 )
 
@@ -104,7 +106,13 @@ def ladder(
     Predictions are as `Result.plot` takes them.
     """
     given = [p if isinstance(p, Prediction) else Prediction(p["value"], p["unit"]) for p in predictions]
-    return _draw(costs, walks, recorded, given)
+    figure = _draw(costs, walks, recorded, given)
+    # `draws` says this of a figure of one run; the warm-up is of another.
+    figure.provenance = provenance(costs, recorded)
+    if walks is not None:
+        figure.provenance += f" Warm-up: {provenance(walks, None)}"
+    figure.alt += also_drawn(recorded, given)
+    return figure
 
 
 @draws(KIND, short_times=True)
