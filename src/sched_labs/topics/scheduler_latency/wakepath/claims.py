@@ -63,7 +63,8 @@ def _histogram_has_it(table: pd.DataFrame) -> Verdict:
         raise CannotTell("The stations of the wake-ups were not seen (BPF).")
     reason = (
         f"of the {ns(row.running_at_ns)} of a wake-up of middling length a run-queue histogram has "
-        f"{row.queue_percent:.0f} % (interval {row.queue_lo_percent:.0f} to {row.queue_hi_percent:.0f})."
+        f"{row.queue_percent:.0f} % in the median of the trials (interval {row.queue_lo_percent:.0f} to "
+        f"{row.queue_hi_percent:.0f})."
     )
     return above(row.queue_lo_percent, row.queue_hi_percent, 50, reason)
 

@@ -103,7 +103,7 @@ def _caption(table: pd.DataFrame) -> str:
     if "idle CPUs" in rows:
         row = rows["idle CPUs"]
         parts.append(
-            f"With the other CPUs idle for {row['others_idle_percent']:.0f} % of the time, "
+            f"With the other CPUs idle for {row['others_idle_percent']:.0f} % of the time by /proc/stat, "
             f"{axes.number_text(row['on_waker_percent'], 2)} % of the woken threads were put on the waker's "
             f"busy one, and 99 % ran within {axes.time_text(row['p99_ns'])}"
         )
