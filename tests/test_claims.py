@@ -480,6 +480,7 @@ def test_a_constructed_summary_is_judged(case: Case) -> None:
     name, outcome, rows, said = case
     verdict = CLAIM[name].check(constructed(CLAIM[name].kind, pd.DataFrame(rows)))
     assert (verdict.outcome, said in verdict.reason) == (outcome, True), verdict
+    ("000-072", HOLDS),  # a worker has one request at a time: a short queue is no proof of one in the kernel
 
 
 def test_every_claim_has_a_case_for_every_outcome_it_can_have() -> None:
