@@ -228,7 +228,7 @@ def test_warmup_says_so_when_nothing_is_seen() -> None:
     result = made_warmup()
     result.table["seen"] = False
     figure = figures.draw(result)
-    assert figure.caption.startswith("No warm-up cost stands clear of the noise")
+    assert figure.caption.startswith("After the largest partner no warm-up stands clear of the noise")
     assert "times" not in figure.caption
     assert figure.alt.count("no difference seen") == len(result.table)
 

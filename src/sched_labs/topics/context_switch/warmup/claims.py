@@ -29,7 +29,9 @@ def _thorough(table: pd.DataFrame) -> pd.DataFrame:
 def _seen(table: pd.DataFrame, access: str = "random") -> pd.DataFrame:
     found = table[(table.access == access) & table.seen & (table.extra_ns > 0)]
     if found.empty:
-        raise CannotTell(f"No warm-up stands clear of the noise floor with {access} access.")
+        partners = table.partner_bytes.unique()
+        after = f" after a partner of {size(partners[0])}" if len(partners) == 1 else ""
+        raise CannotTell(f"No warm-up stands clear of the noise floor with {access} access{after}.")
     return found
 
 
@@ -94,7 +96,7 @@ def _sequential_shows_it(table: pd.DataFrame) -> Verdict:
     """Statistic: warm-up in order against that at random, half of it.  Control: the same set in both
     orders.  Design: the size with the largest warm-up.  Opponent: a prefetcher differs by processor.
     """
-    both = _seen(table).merge(
+    both = _seen(_thorough(table)).merge(
         table[table.access == "sequential"],
         on=["working_set_bytes", "partner_bytes"],
         suffixes=("", "_sequential"),
@@ -179,11 +181,13 @@ def _256_kib_in_240_us(table: pd.DataFrame) -> Verdict:
     found = table[(table.access == "random") & (table.working_set_bytes == 256 << 10)]
     if found.empty:
         raise CannotTell("This run did not walk 256 KiB at random.")
-    row = _seen(_thorough(found)).iloc[0]
+    row = _thorough(found).iloc[0]
     reason = (
         f"{ns(row.extra_ns)} ({between(row, 'extra', 'ns')}) after a partner of "
         f"{size(row.partner_bytes)}; 120 to 480 µs count as 240 µs."
     )
+    if not row.seen:
+        raise CannotTell(f"The warm-up does not stand clear of the noise floor, {ns(row.floor_ns)}: {reason}")
     least, most = 120_000, 480_000
     reached = found[found.seen & (found.extra_hi_ns >= least) & (found.extra_lo_ns <= most)]
     if len(reached) and (row.extra_hi_ns < least or row.extra_lo_ns > most):

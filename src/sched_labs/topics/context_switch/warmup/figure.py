@@ -300,7 +300,7 @@ def _caption(table: pd.DataFrame) -> str:
     tops = {name: top for name in names if (top := _top(table, name)) is not None}
     if not tops:
         direct = table["direct_ns"].median()
-        return "No warm-up cost stands clear of the noise at any working set" + (
+        return "After the largest partner no warm-up stands clear of the noise" + (
             f"; the switch itself costs {axes.time_text(direct)}." if direct > 0 else "."
         )
     name, top = max(tops.items(), key=lambda item: float(item[1]["extra_ns"]))
