@@ -71,7 +71,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
                 color=style.colour(style.INK),
                 linewidth=1.6,
             )
-            _say(ax, y, f"{axes.time_text(total, 2)}, tax {axes.time_text(row.tax_ns, 2)}")
+            _say(ax, y, f"{axes.time_text(total)}, tax {axes.time_text(row.tax_ns)}")
             same = None if pale is None else pale[pale["buffer_bytes"] == row.buffer_bytes]
             if same is not None and not same.empty:
                 before = same.iloc[0]
@@ -117,7 +117,7 @@ def _caption(table: pd.DataFrame) -> str:
     small, large = table.iloc[0], table.iloc[-1]
     sizes = f"{axes.size_text(small['buffer_bytes'])} {_tax(small)}"
     if len(table) == 1:
-        return f"With {sizes}, {axes.time_text(small['calls_ns'], 2)} of it without any switch."
+        return f"With {sizes}, {axes.time_text(small['calls_ns'])} of it without any switch."
     return (
         f"With {sizes}, with {axes.size_text(large['buffer_bytes'])} {_tax(large)}; "
         f"the loop itself takes {axes.time_text(small['one_ns'])} and {axes.time_text(large['one_ns'])}."
@@ -127,7 +127,7 @@ def _caption(table: pd.DataFrame) -> str:
 def _tax(row: Any) -> str:
     if row["tax_lo_ns"] <= row["floor_ns"]:
         return "no tax stands clear of the noise"
-    return f"the tax is {axes.time_text(row['tax_ns'], 2)} a step"
+    return f"the tax is {axes.time_text(row['tax_ns'])} a step"
 
 
 def _alt(table: pd.DataFrame) -> str:
