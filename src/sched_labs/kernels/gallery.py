@@ -238,7 +238,7 @@ def limited() -> list[Result]:
 def switched() -> pd.DataFrame:
     """The sleeper with one feature of the scheduler on, and off: two rows per kernel.
 
-    kernel, hrtick (on, off), as_built, waited_percent (later than 100,000 virtual ns), p50_virtual_ns,
+    kernel, hrtick (on, off), as_built, late_percent (later than 100,000 virtual ns), p50_virtual_ns,
     p99_virtual_ns, max_virtual_ns
     """
     built = features().set_index("feature").loc["HRTICK"]
@@ -250,7 +250,7 @@ def switched() -> pd.DataFrame:
         late = pd.Series(json.loads(path.read_text(encoding="utf-8"))["value"]["late_ns"])
         state = "off" if feature.startswith("NO_") else "on"
         row: dict[str, Any] = {"kernel": kernel, "hrtick": state, "as_built": bool(built[kernel] == state)}
-        row["waited_percent"] = 100 * float((late > WAITED_NS).mean())
+        row["late_percent"] = 100 * float((late > WAITED_NS).mean())
         for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
             row[f"{name}_virtual_ns"] = int(late.quantile(share, interpolation="higher"))
         rows.append(row)
