@@ -8,7 +8,7 @@ import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -318,6 +318,15 @@ def test_the_limit_of_a_group_that_looks_like_the_root_is_read(monkeypatch: pyte
         monkeypatch.setattr(threads.files, "read", lambda _, line=line: line)
         monkeypatch.setattr(threads.files, "number", found.get)
         assert threads._cgroup_limits() == [(f"{folder}/pids.max", 100, 40)]
+
+
+def test_memory_bounds_a_group_where_its_limit_is_the_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, holds_for in ((64 * MIB, "cgroup"), (256 * MIB, "machine"), (None, "machine")):
+        values = {"memory.available_bytes": 128 * MIB, "cgroup.memory_limit_bytes": limit}
+        survey = SimpleNamespace(fact=lambda key, known=values: SimpleNamespace(value=known[key]))
+        monkeypatch.setattr(threads.machine, "survey", lambda found=survey: found)
+        table = threads.limits().set_index("limit").holds_for
+        assert table["memory, at 64 KiB a thread"] == holds_for
 
 
 def test_mappings_bound_threads_only_where_their_stacks_are_mappings(monkeypatch: pytest.MonkeyPatch) -> None:

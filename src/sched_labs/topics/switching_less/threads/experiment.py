@@ -66,7 +66,8 @@ def limits() -> pd.DataFrame:
         add("RLIMIT_NPROC (ulimit -u)", soft, _threads_of_user(), "user")
     memory = _available_bytes()
     if memory is not None:
-        add("memory, at 64 KiB a thread", memory // BYTES_PER_THREAD, 0, "machine")
+        limited = memory == machine.survey().fact("cgroup.memory_limit_bytes").value
+        add("memory, at 64 KiB a thread", memory // BYTES_PER_THREAD, 0, "cgroup" if limited else "machine")
     table = pd.DataFrame(rows, columns=["limit", "threads", "holds_for"])
     return table.sort_values("threads", kind="stable", ignore_index=True)
 
