@@ -512,6 +512,9 @@ def small_machine(kind: str, given: dict[str, Any]) -> Result:
         if column in data and kind.startswith(names[0]):
             data = data[~data[column].isin(names[1:])]
     run.data = data.reset_index(drop=True)
+    if kind == "quota.hog":  # no limit could be set
+        blocks = run.tables["blocks"]
+        run.tables["blocks"] = blocks[blocks.share_percent == 100]
     if kind == "weights.pairs":
         run.stands_in = "This machine is too small."
     if kind == "ticks.gaps":  # other programs have so much of the CPU that the gaps share no period
