@@ -29,6 +29,8 @@ def _kept_off(table: pd.DataFrame) -> Verdict:
     if intruded.cpu_hi_percent < 0.9 * alone.cpu_lo_percent:
         return Verdict(FAILS, reason)
     if intruded.cpu_lo_percent >= 0.9 * alone.cpu_hi_percent:
+        if intruded.cpu_hi_percent < alone.cpu_lo_percent:
+            raise CannotTell(f"The thread lost less than a tenth: {reason}")
         return Verdict(HOLDS, reason)
     raise CannotTell(f"The intervals allow either, a tenth less or as much: {reason}")
 

@@ -51,7 +51,7 @@ def _its_own_limit(table: pd.DataFrame) -> Verdict:
         f"{sibling.cpu_hi_percent:.0f}) beside its sibling."
     )
     if not alone.cpu_percent >= 0.9 * limit:
-        raise CannotTell(f"Others had the CPU: {reason}")
+        raise CannotTell(f"Others may have had the CPU: {reason}")
     if sibling.cpu_hi_percent < 0.9 * limit:
         return Verdict(FAILS, reason)
     if sibling.cpu_lo_percent >= 0.9 * limit:

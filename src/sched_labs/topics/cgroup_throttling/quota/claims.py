@@ -103,7 +103,7 @@ def _held_back(row: Any) -> None:
         raise CannotTell("The threads were not held back in this run.")
     if row.throttled_percent < 50:
         raise CannotTell(
-            f"Only {row.throttled_percent:.0f} % of the periods were throttled: other programs had the CPUs."
+            f"Only {row.throttled_percent:.0f} % of the periods were throttled: others may have had the CPUs."
         )
 
 

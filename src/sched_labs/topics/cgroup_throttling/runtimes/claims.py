@@ -34,7 +34,7 @@ def _limited(host: pd.Series) -> None:
     if host.throttled_percent < RARE:
         raise CannotTell(
             f"Even with {host.threads} threads {host.throttled_percent:.0f} % of the periods were throttled: "
-            "other programs left it less than its quota."
+            "others may have left it less than its quota."
         )
 
 

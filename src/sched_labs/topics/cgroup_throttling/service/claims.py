@@ -50,7 +50,7 @@ def _every_period(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     none = table[(table.limit == "none") & (table.neighbour == "idle")]
     if none.waiting.sum() > 0.05 * none.arrived.sum():
-        raise CannotTell(f"The machine was not idle: even without a limit requests were left over. {reason}")
+        raise CannotTell(f"The machine may have been busy: without a limit requests were left, too. {reason}")
     if (quota.throttled_percent < 50).any():
         return Verdict(FAILS, reason)
     raise CannotTell(f"Neither nearly all nor few: {reason}")
@@ -70,8 +70,8 @@ def _second_mode(table: pd.DataFrame) -> Verdict:
         raise CannotTell(f"Only {row.throttled_percent:.0f} % of the periods were throttled.")
     if math.isfinite(row.second_mode_ns):
         reason = (
-            f"{row.beyond_percent:.0f} % of the requests, densest near {ns(row.second_mode_ns)}; without a "
-            f"limit p99 is {_p99(none)}."
+            f"{row.beyond_percent:.0f} % of the requests, densest near {ns(row.second_mode_ns, 2)}; without "
+            f"a limit p99 is {_p99(none)}."
         )
         if row.second_mode_ns < HILL * none.p99_hi_ns:
             raise CannotTell(f"They may be the end of the first hill: {reason}")
@@ -189,7 +189,7 @@ def _looks_like_a_wait(table: pd.DataFrame) -> Verdict:
         raise CannotTell(f"The intervals overlap: {reason}")
     if not math.isfinite(crowd := quota.rivals_ns - none.rivals_ns):
         raise CannotTell(f"How long other threads had the CPU was not watched: {reason}")
-    reason += f" Waits for other threads differ by {ns(crowd)}."
+    reason += f" Waits for other threads differ by {ns(abs(crowd))}."
     if not quota.run_delay_lo_ns - crowd > none.run_delay_hi_ns:
         raise CannotTell(f"Other threads may have had the CPU for that long: {reason}")
     return Verdict(HOLDS, reason)

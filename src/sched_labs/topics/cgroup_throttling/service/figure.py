@@ -340,7 +340,7 @@ def _contention_caption(table: pd.DataFrame) -> str:
     rows = {("quota" if row.limit == "quota" else row.neighbour): row for row in each(table)}
     hogs, quota = rows.get("hogs"), rows.get("quota")
     if quota is None or hogs is None:
-        return "No limit was set here: only neighbours made these requests wait."
+        return "No limit was set here."
     return (
         f"The slowest hundredth takes {axes.time_text(quota.p99_ns, 2)} under the quota and "
         f"{axes.time_text(hogs.p99_ns, 2)} among {hogs.hogs:g} hog{'s' * int(hogs.hogs > 1)}; cpu.stat "
