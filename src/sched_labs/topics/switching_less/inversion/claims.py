@@ -90,7 +90,7 @@ def _inherits_weight(table: pd.DataFrame) -> Verdict:
     if plain.hogs_percent < 50:
         raise CannotTell(
             f"Under an ordinary mutex hogs had the CPU for {plain.hogs_percent:.0f} % of that waiting only: "
-            "hardly any was there to be saved."
+            "too little was there to be saved."
         )
     least, most = _times(plain, row)
     reason = (
