@@ -212,8 +212,10 @@ def way(
     rate: float = 1e5,
     ksoftirqd: float = 0.001,
     half: float = 0.05,
+    charged: float = 1.0,
 ) -> Row:
-    row: Row = {"way": name, "size_bytes": 64, "packets_per_s": rate, "ksoftirqd_per_softirq": ksoftirqd}
+    row: Row = {"way": name, "size_bytes": 64, "packets_per_s": rate, "ksoftirqd_per_softirq": ksoftirqd,
+                "charged_share": charged, "softirq_share": 0.5}  # fmt: skip
     for stem, value in (("sender{}_ns_per_packet", packet), ("ns{}_per_softirq", softirq),
                         ("packets{}_per_softirq", packets)):  # fmt: skip
         for part, factor in (("", 1), ("_lo", 1 - half), ("_hi", 1 + half)):
@@ -231,6 +233,8 @@ CASES: list[Case] = [
      "2 times, and the intervals 2.85 µs to 3.15 µs and 5.22 µs to 5.78 µs:"),
     ("004-030", UNKNOWN, [way("single", softirq=np.nan), LARGE], "does not tell"),
     ("004-030", UNKNOWN, [way("single"), PACED], "does not tell"),
+    ("004-030", UNKNOWN, [way("single", charged=0.5), LARGE], "was charged 50% of the time"),
+    ("004-030", UNKNOWN, [way("single", packets=1e4), LARGE], "Next to no softirqs were counted"),
     ("004-031", HOLDS, [way("single", 30e3), PACED], "20 µs for each of 10,000 a second, 30 µs"),
     ("004-031", FAILS, [way("single"), PACED], "20 µs for each of 10,000 a second, 3 µs for each of 100,000"),
     ("004-031", UNKNOWN, [way("single", 20e3), PACED], "19 µs to 21 µs and 19 µs to 21 µs overlap"),
@@ -239,6 +243,7 @@ CASES: list[Case] = [
     ("004-001", HOLDS, [way("single", ksoftirqd=0.9)], "0.9 times for each softirq"),
     ("004-001", FAILS, [way("single"), LARGE], "0.001 times for each softirq"),
     ("004-001", UNKNOWN, [way("single", ksoftirqd=0.3)], "0.5 for the fewest, which is 0.3: "),
+    ("004-001", UNKNOWN, [way("single", ksoftirqd=0.9, packets=1e4)], "Next to no softirqs were counted"),
     ("004-001", UNKNOWN, [way("single", ksoftirqd=np.nan)], "not seen from here"),
     ("002-005", HOLDS, [way("single", packets=1e4)], "for each 10000.00 packets"),
     ("002-005", FAILS, [way("single")], "One at a call over loopback: a softirq (NET_RX) for each 1.00"),

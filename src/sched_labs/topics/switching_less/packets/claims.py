@@ -11,6 +11,7 @@ from sched_labs.core.words import number_text
 KIND = "packets.udp"
 SERVICE_ARTICLE = "an article on a web service with coroutines, quoted in a collection of switch benchmarks"
 AT_ONCE = ("single", "mmsg", "segments")
+MOST_PACKETS = 100  # for a softirq; with more a thread received them, and next to no softirqs were counted
 WORDS = {"paced": "now and then", "single": "one at a call", "mmsg": "many at a call",
          "segments": "one large piece"}  # fmt: skip
 
@@ -22,6 +23,11 @@ def _smallest(table: pd.DataFrame) -> pd.DataFrame:
 
 def _size(table: pd.DataFrame) -> str:
     return f"packets of {table['size_bytes'].min():,} bytes"
+
+
+def _need_softirqs(rows: pd.DataFrame) -> None:
+    if (rows["packets_per_softirq"] > MOST_PACKETS).any():
+        raise CannotTell("Next to no softirqs were counted: a thread of the kernel received the packets.")
 
 
 def _way(table: pd.DataFrame, way: str) -> pd.Series:
@@ -40,6 +46,12 @@ def _one_price(table: pd.DataFrame) -> Verdict:
     small = small[small["way"].isin(AT_ONCE)]
     if len(small) < 2 or small["ns_per_softirq"].isna().any():
         raise CannotTell("This machine does not tell how many softirqs it ran.")
+    _need_softirqs(small)
+    if (small["charged_share"] < 1 - small["softirq_share"] / 2).any():
+        raise CannotTell(
+            f"The sender was charged {small['charged_share'].min():.0%} of the time in which it had its CPU: "
+            "softirqs may be left out."
+        )
     cheap = small.sort_values("ns_per_softirq").iloc[0]
     dear = small.sort_values("ns_per_softirq").iloc[-1]
     reason = (
@@ -84,6 +96,7 @@ def _wakes_ksoftirqd(table: pd.DataFrame) -> Verdict:
     busy = table[table["way"].isin(AT_ONCE)]
     if busy.empty or busy["ksoftirqd_per_softirq"].isna().any():
         raise CannotTell("ksoftirqd is not seen from here, or softirqs are not counted.")
+    _need_softirqs(busy)
     most, least = busy["ksoftirqd_per_softirq"].max(), busy["ksoftirqd_per_softirq"].min()
     times = number_text(most, 2)
     reason = (
@@ -114,12 +127,14 @@ def _by_a_worker(table: pd.DataFrame) -> Verdict:
             raise CannotTell(f"It may have been ksoftirqd, a thread, that did the softirqs. {reason}")
         times = number_text(row["ksoftirqd_per_softirq"], 2)
         return Verdict(
-            FAILS, f"A softirq received them, with {times} switches to ksoftirqd for each. {reason}"
+            FAILS, f"A softirq received them, with {times} switches to ksoftirqd for each softirq. {reason}"
         )
-    if row["packets_lo_per_softirq"] > 100:
+    if row["packets_lo_per_softirq"] > MOST_PACKETS:
         return Verdict(HOLDS, reason)
     ends = between(row, "packets", "per_softirq", count)
-    raise CannotTell(f"Less than 2 are a softirq's, more than 100 a thread's (interval {ends}): {reason}")
+    raise CannotTell(
+        f"Less than 2 are a softirq's, more than {MOST_PACKETS} a thread's (interval {ends}): {reason}"
+    )
 
 
 CLAIMS = [
