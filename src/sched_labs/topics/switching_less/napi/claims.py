@@ -12,6 +12,7 @@ from sched_labs.claims.helpers import between, count, holds_or_fails, one_row, t
 from .experiment import TOLD_NS
 
 LATER = 2.0  # times: more than what a switch to one more thread adds
+THREADS = {"thread": "an ordinary thread", "fifo": "a SCHED_FIFO thread"}
 
 
 def _row(table: pd.DataFrame, way: str, *, hog: bool = True) -> pd.Series:
@@ -64,9 +65,11 @@ def _tail(table: pd.DataFrame, way: str) -> tuple[float, float, str]:
     row, interrupt = _row(table, way), _row(table, "interrupt")
     if math.isnan(interrupt.p99_ns):
         raise CannotTell("By interrupt a trial lost so many packets that it has no p99.")
-    reason = f"beside a hog p99 was {ns(row.p99_ns)}, and {ns(interrupt.p99_ns)} by interrupt."
+    reason = (
+        f"beside a hog p99 was {ns(row.p99_ns)} with {THREADS[way]}, and {ns(interrupt.p99_ns)} by interrupt."
+    )
     if row.received_share < 0.99:
-        reason = f"beside a hog {1 - row.received_share:.0%} of the packets were lost."
+        reason = f"beside a hog {1 - row.received_share:.0%} of the packets were lost with {THREADS[way]}."
         return float("inf"), float("inf"), reason
     if math.isnan(row.p99_ns):
         raise CannotTell("A trial lost so many packets that it has no p99.")

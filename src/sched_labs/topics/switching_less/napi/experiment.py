@@ -48,17 +48,21 @@ def summarise(result: Result) -> pd.DataFrame:
             packets: with which it did none of its work; missing without it, as the next two
     nobody_ns_per_packet, nobody_lo_ns_per_packet, nobody_hi_ns_per_packet   time in which the hog neither
             waited for a CPU nor was charged for one: interrupts, on a kernel that keeps them apart
-    hog_wait_percent   of the time, the hog could run and had no CPU
+    hog_wait_percent   of the time, the hog could run and had no CPU; missing, as nobody's time, where the
+            kernel does not tell how long threads wait
     thread_wait_ns_per_packet   the kernel's thread could run and had no CPU
     received_share     packets that arrived; the rest found a buffer full
     packets_per_s      sent
     trials
     """
-    quiet = result.data[result.data.way == "none"].set_index("trial")
+    # The hog has waited for the receiver, at the least: where it never did the kernel keeps no such account.
+    told = (result.data.hog_wait_ns > 0).any()
+    data = result.data.assign(hog_wait_ns=result.data.hog_wait_ns if told else np.nan)
+    quiet = data[data.way == "none"].set_index("trial")
     # Of this start, with no packet about; not known where other programs kept its CPU from the hog.
     speed = (quiet.hog_cpu_ns / quiet.hog_steps).where(quiet.hog_steps > 0).rename("step_ns")
     idle = ((quiet.elapsed_ns - quiet.hog_cpu_ns - quiet.hog_wait_ns) / quiet.elapsed_ns).rename("lost_share")
-    data = result.data[result.data.way != "none"].join(speed, on="trial").join(idle, on="trial")
+    data = data[data.way != "none"].join(speed, on="trial").join(idle, on="trial")
     unworked = (data.hog_cpu_ns - data.hog_steps * data.step_ns) / data.sent
     uncharged = data.elapsed_ns * (1 - data.lost_share) - data.hog_cpu_ns - data.hog_wait_ns
     data["hog_ns_per_packet"] = unworked.where(data.hog)
@@ -107,9 +111,9 @@ def payer(result: Result) -> str | None:
     if row.empty:
         return None
     charged, nobody = ((row[f"{who}_lo_ns_per_packet"].iloc[0]) for who in ("hog", "nobody"))
-    if max(charged, nobody) < TOLD_NS or np.isnan(charged):
+    if not np.isfinite(charged) or not (charged >= TOLD_NS or nobody >= TOLD_NS):
         return None
-    return "the program that was interrupted" if charged > nobody else "nobody"
+    return "nobody" if nobody > charged else "the program that was interrupted"
 
 
 TOLD_NS = 200  # for each packet: less is told of no softirq that passes one up to a socket
