@@ -244,6 +244,7 @@ CASES: list[Case] = [
     ("004-001", FAILS, [way("single"), LARGE], "0.001 times for each softirq"),
     ("004-001", UNKNOWN, [way("single", ksoftirqd=0.3)], "0.5 for the fewest, which is 0.3: "),
     ("004-001", UNKNOWN, [way("single", ksoftirqd=0.9, packets=1e4)], "Next to no softirqs were counted"),
+    ("004-001", UNKNOWN, [way("single", ksoftirqd=np.inf, packets=np.nan)], "Next to no softirqs were"),
     ("004-001", UNKNOWN, [way("single", ksoftirqd=np.nan)], "not seen from here"),
     ("002-005", HOLDS, [way("single", packets=1e4)], "for each 10000.00 packets"),
     ("002-005", FAILS, [way("single")], "One at a call over loopback: a softirq (NET_RX) for each 1.00"),
