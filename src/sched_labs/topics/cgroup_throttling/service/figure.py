@@ -345,7 +345,7 @@ def _contention_caption(table: pd.DataFrame) -> str:
         f"The slowest hundredth takes {axes.time_text(quota.p99_ns, 2)} under the quota and "
         f"{axes.time_text(hogs.p99_ns, 2)} among {hogs.hogs:g} hog{'s' * int(hogs.hogs > 1)}; cpu.stat "
         f"counts {axes.number_text(quota.throttled_percent, 2)} % of the periods as throttled in the one, "
-        f"{axes.number_text(hogs.throttled_percent, 2)} % in the other."
+        "and none in the other, which has no limit."
     )
 
 
