@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import machine
 from ..core.errors import ProbeError
 from ..probes import perf
 from ..workloads import Record
@@ -22,7 +23,10 @@ def ask_for(run: Run, events: Sequence[str] | None) -> list[str]:
     arguments = perf.arguments(chosen)
     run.facts["events"] = chosen
     if not chosen:
-        run.note("missing", "No cache or translation misses were counted.")
+        # Elsewhere events may have been left out, or the counters be another user's to read.
+        none = machine.survey().fact("pmu.name").value == "none"
+        why = ": this machine offers no such counter" if none else ""
+        run.note("missing", f"No cache or translation misses were counted{why}.")
     return arguments
 
 
