@@ -251,7 +251,8 @@ def _name(ax: Axes, rows: pd.DataFrame) -> None:
     for name, line in lines.items():
         known = [(float(str(x)), float(y)) for x, y in line.items() if y > ax.get_ylim()[0]]
         if known:
-            _write(ax, name, [(*at, right, up) for up in (9, -9) for right in (0, -9, 9) for at in known])
+            ways = itertools.product((9, -9, 22, -22, 36, 50), (0, -9, 9))
+            _write(ax, name, [(*at, right, up) for up, right in ways for at in known])
 
 
 def _write(ax: Axes, text: str, spots: Sequence[tuple[float, float, float, float]], **look: Any) -> None:
@@ -267,7 +268,8 @@ def _write(ax: Axes, text: str, spots: Sequence[tuple[float, float, float, float
             if (alone := line.get_linestyle() == "None") or len(line.get_xdata()) > 1  # type: ignore[arg-type]
         ]
     )
-    words = [word.get_window_extent(renderer) for word in ax.texts if word.get_text()]
+    written = (*ax.texts, *ax.get_xticklabels(), *ax.get_yticklabels())
+    words = [word.get_window_extent(renderer) for word in written if word.get_text()]
     label = ax.annotate(
         text, (1, 1), xytext=(0, 0), textcoords="offset points", fontsize=style.SMALL, zorder=5, **look
     )
