@@ -301,6 +301,14 @@ def test_limits_are_read_and_the_tightest_comes_first() -> None:
     assert threads.most_threads() <= 0.25 * table.threads[table.limit.str.startswith("memory")].iloc[0]
 
 
+def test_a_note_names_the_limit_that_bounds_and_not_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pd.DataFrame({"limit": ["pids.max", "memory, at 64 KiB a thread"], "threads": [100, 120]})
+    monkeypatch.setattr(threads, "limits", lambda: table)
+    run = threads.memory(profile="tiny", trials=1, threads=50, save=False, progress=False)
+    assert run.parameters["threads"] == 30
+    assert any("30 keep clear of this machine's limits (memory" in note.text for note in run.notes)
+
+
 def test_threads_that_a_user_runs_already_count_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     user = threads.os.geteuid()
     running = sum(1 for _ in Path("/proc/self/task").iterdir())

@@ -120,10 +120,13 @@ def _available_bytes() -> int | None:
 
 def most_threads() -> int:
     """How many threads may be started without coming near a limit, and within a quarter of the memory."""
-    table = limits()
-    shares = np.where(table.limit.str.startswith("memory"), SHARE_OF_MEMORY, 0.8)
-    bounds = (table.threads * shares).astype(int)
-    return min([MOST_THREADS, *bounds])
+    return min(MOST_THREADS, int(_kept_clear().min()))
+
+
+def _kept_clear() -> pd.Series:
+    """How many threads keep clear of each limit, by its name."""
+    bounds = limits().set_index("limit").threads
+    return bounds * np.where(bounds.index.str.startswith("memory"), SHARE_OF_MEMORY, 0.8)
 
 
 def instrument(survey: machine.Machine) -> Instrument:
@@ -196,10 +199,10 @@ def memory(
         )
     most = most_threads()
     if threads > most:
-        tightest = limits().limit.iloc[0]
         run.note(
             "missing",
-            f"{threads:,} threads were asked for; {most:,} keep clear of this machine's limits ({tightest}).",
+            f"{threads:,} threads were asked for; {most:,} keep clear of this machine's limits "
+            f"({_kept_clear().idxmin()}).",
         )
         threads = most
     if files.read(ZONES) is None:
