@@ -407,7 +407,7 @@ WAKING_CASES: list[Case] = [
     ("000-091", UNKNOWN, [batch(1, 1, 20_000), LARGE], "reach across (the work's is 9 µs to 11 µs)"),
     ("000-091", UNKNOWN, [batch(1, 1, 20_000), batch(1000, 0.001)], "was not about 10 µs"),
     ("000-091", UNKNOWN, [batch(1, 1, 30_000, period_ns=1e6), LARGE], "were 1,000 wake-ups a second, not"),
-    ("exclusive", HOLDS, [herd("exclusive", 1.1)], "among 8 threads with the flag: 1.1"),
+    ("exclusive", HOLDS, [herd("exclusive", 1.1)], "with the flag: 1.1. Up to two count as one"),
     ("exclusive", FAILS, [herd("exclusive", 8)], "with the flag: 8"),
     ("exclusive", UNKNOWN, [herd("exclusive", 2)], "two switches (1.8 to 2.2): Switches"),
     ("exclusive", UNKNOWN, [herd("exclusive", 1, threads=2)], "Too few"),
@@ -422,7 +422,7 @@ WAKING_CASES: list[Case] = [
     ("000-063", UNKNOWN, [timer("own", 0.3)], "one for all (0.27 to 0.33): 16 threads"),
     ("aligned", HOLDS, [*EACH, timer("one", cpu=1000)], "and 2 µs at the same times, one timer 1 µs"),
     ("aligned", FAILS, [*EACH, timer("one", cpu=9000)], "one timer 9 µs"),
-    ("aligned", UNKNOWN, [*EACH, timer("one", cpu=2000)], "1.8 µs to 2.2 µs, 1.8 µs to 2.2 µs)"),
+    ("aligned", UNKNOWN, [*EACH, timer("one", cpu=2000)], "overlaps with 1.8 µs to 2.2 µs. CPU"),
     ("aligned", UNKNOWN, [timer("own"), timer("one", cpu=1000)], "did not measure 'together'"),
 ]  # fmt: skip
 

@@ -13,7 +13,7 @@ _WORDS = {"exclusive": "with the flag", "own": "without the flag, each with a so
 def _woken(table: pd.DataFrame, by: str) -> tuple[pd.Series, str]:
     way = one_row(table, f"threads {_WORDS[by]}", by=by)
     said = f"{way.threads} threads {_WORDS[by]}: {count(way.switches_per_event)}"
-    return way, f"Switches for each event among {said}."
+    return way, f"Switches for each event among {said}. Up to two count as one woken thread."
 
 
 def _spans(way: pd.Series) -> str:

@@ -73,5 +73,5 @@ def _caption(time: pd.Series[float]) -> str:
     own, pipe = float(time["stack"]), float(time["pipe"])
     return (
         f"A hop to another stack in the same thread takes {axes.time_text(own)}; a hop to another thread "
-        f"through a pipe {axes.time_text(pipe)}, {axes.number_text(pipe / own, 2)} times as long."
+        f"through a pipe {axes.time_text(pipe)}, {axes.number_text(pipe / own)} times as long."
     )

@@ -75,8 +75,9 @@ def _rows(table: pd.DataFrame) -> list[pd.Series]:
 
 def _threshold(table: pd.DataFrame) -> Verdict:
     """Statistic: the loss and the rate of the victim, each with its interval.
-    Control: as many switches to a partner who touches nothing.  Design: the run chose the rate so that there
-    is a loss, so that rate and loss come together here proves nothing, and the sentence can only fail.
+    Control: as many switches for the same work, to a partner who touches nothing.  Design: the run chose the
+    rate so that there is a loss, so that rate and loss come together here proves nothing, and the sentence
+    can only fail.
     Opponent: on another machine 5,000 a second may cost much; a price by rate alone is refuted all the same.
     """
     switched = _row(table, "switches")
@@ -101,7 +102,7 @@ def _threshold(table: pd.DataFrame) -> Verdict:
 
 
 def _counting_tells(table: pd.DataFrame) -> Verdict:
-    """Statistic: the machine's switches a second.  Control: as many switches that cost next to nothing.
+    """Statistic: the machine's switches a second.  Control: as many switches for the same work.
     Design: nothing else runs here, so that a count stands out as it would on no busy server: that proves
     nothing, and the sentence can only fail.
     Opponent: a high count may belong to switches that cost nothing, as the control's does.

@@ -2,8 +2,8 @@
 
 Switches, a busy SMT sibling, and a neighbour that uses up the memory's bandwidth all leave the victim's CPU
 as busy as before and its work less.  Where there are hardware counters, all three show as fewer instructions
-per cycle.  Two controls convict nobody: as many switches to a partner who touches no memory, and a neighbour
-who keeps a CPU as busy and touches none either.
+per cycle.  Two controls convict nobody: as many switches for the same work, to a partner who touches no
+memory, and a neighbour who keeps a CPU as busy and touches none either.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def causes(
 ) -> None:
     """Let a program do fixed work alone, with switches, beside a busy sibling, and beside a memory streamer.
 
-    Two controls stand beside them: `bare` switches as often, to a partner who touches nothing, and `busy`
-    keeps the streamer's CPU as busy without touching memory.
+    Two controls stand beside them: `bare` switches as often for the same work, to a partner who touches
+    nothing, and `busy` keeps the streamer's CPU as busy without touching memory.
 
     set_bytes        what the victim walks, line by line in random order, and so does the sibling; the partner
                      touches as much.  Default: a quarter of the last-level cache, at most 32 MiB, or twice a
