@@ -156,6 +156,19 @@ def test_a_seed_alone_draws_the_same_incident_for_everybody(monkeypatch: pytest.
     assert len({plan.name for plan in drawn[3:]}) > 5
 
 
+def test_an_evening_of_incidents_repeats_none_before_all_were_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[story.Plan] = []
+    monkeypatch.setattr(cast, "cpus", dict)
+    monkeypatch.setattr(stage, "run", lambda plan, **options: drawn.append(plan))
+    for _ in range(2 * len(NAMES)):
+        assert cli.main(["incident", "start"]) == 0
+        ledger.note(Running(drawn[-1], desk.place(), {"started_at": f"{len(drawn)}"}), hints=1)
+    names = [plan.name for plan in drawn]
+    assert sorted(names[: len(NAMES)]) == sorted(names[len(NAMES) :]) == sorted(NAMES)
+    assert cli.main(["incident", "start", "--seed", str(drawn[-1].seed)]) == 0
+    assert str(drawn[-1]) == str(drawn[-2]), "the seed that a story names starts it once more"
+
+
 def test_two_paragraphs_tell_the_story_and_name_what_runs() -> None:
     for name in NAMES:
         plan = story.plan(name, 3)

@@ -82,7 +82,7 @@ def _start(options: argparse.Namespace) -> None:
     import sys
 
     from ..core.errors import ParameterError
-    from . import causes, stage, story
+    from . import causes, ledger, stage, story
 
     if not 1 <= options.minutes <= 120:
         raise ParameterError(f"An incident lasts 1 to 120 minutes, not {options.minutes}.")
@@ -92,10 +92,20 @@ def _start(options: argparse.Namespace) -> None:
         raise ParameterError("A class has one incident for all of it.", "Leave out NAME, --seed and --cause.")
     if options.to and not options.code:
         raise ParameterError("A wall is a class's.", "Name its code, too: --class CODE.")
-    seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     cause = causes.find(options.cause).name if options.cause else ""
     able = story.names(cause)
-    name = story.check(options.name) if options.name else random.Random(seed).choice(able or story.names())
+    those = able or story.names()
+
+    def drawn(seed: int) -> str:
+        return random.Random(seed).choice(those)
+
+    seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
+    if options.seed is None and not options.name:
+        # One that was played least often; by its seed alone it starts once more all the same.
+        played = [str(one["story"]) for one in ledger.entries()]
+        while played.count(drawn(seed)) > min(map(played.count, those)):
+            seed = secrets.randbelow(1_000_000)
+    name = story.check(options.name) if options.name else drawn(seed)
     if name not in able:
         raise ParameterError(
             f"{cause} is not behind any variant of {name}.",
