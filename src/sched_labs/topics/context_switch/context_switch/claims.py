@@ -49,7 +49,7 @@ def _direct_1_to_5_us(table: pd.DataFrame) -> Verdict:
     Opponent: a hand-over is more than its switch; where the two disagree, the sentence is too vague to judge.
     """
     cells = [_cell(table, mechanism, "threads", "same_cpu") for mechanism in ("pipe", "yield")]
-    reason = "between threads " + "; ".join(
+    reason = "between threads on one CPU " + "; ".join(
         f"{ns(cell.net_per_switch_ns)} {words}, interval {between(cell, 'net', 'ns')}"
         for cell, words in zip(cells, ("by pipe, with block and wake", "by sched_yield"), strict=True)
     )
@@ -116,7 +116,7 @@ def _threads_cheaper(table: pd.DataFrame) -> Verdict:
             f"{mechanism} (threads {between(thread, 'net', 'ns')}, processes {between(process, 'net', 'ns')})"
         )
         found.append((apart, cheaper, both))
-    reason = "threads cheaper than processes by: " + ", ".join(text for _, text, _ in found) + "."
+    reason = "on one CPU threads cheaper than processes by: " + ", ".join(text for _, text, _ in found) + "."
     if any(above for (_, above), _, _ in found):
         return Verdict(FAILS, reason)
     overlapping = [both for (below, _), _, both in found if not below]

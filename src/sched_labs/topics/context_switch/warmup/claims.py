@@ -51,7 +51,7 @@ def _constant(table: pd.DataFrame) -> Verdict:
         raise CannotTell("Two working sets with a warm-up that can be seen are needed.")
     least, most = found.sort_values("extra_ns").iloc[0], _peak(found)
     reason = (
-        f"after a partner of {size(most.partner_bytes)}: {ns(least.extra_ns)} at "
+        f"at random after a partner of {size(most.partner_bytes)}: {ns(least.extra_ns)} at "
         f"{size(least.working_set_bytes)}, {ns(most.extra_ns)} at {size(most.working_set_bytes)}."
     )
     # "The same" is taken as within a factor of two.
