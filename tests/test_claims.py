@@ -369,7 +369,7 @@ CASES: list[Case] = [
     ("fifo-yield", HOLDS, [yields(policy="fifo", switches=0.0)], "make 0.000 switches"),
     ("fifo-yield", UNKNOWN, [yields(policy="fifo", switches=0.4)], "(interval 0.390 to 0.410)"),
     ("fifo-yield", UNKNOWN, [yields()], "SCHED_FIFO yield together"),
-    ("000-060", HOLDS, [spaced(31_000), spaced(3_900, burst=100)], "31 µs a switch evenly spaced, 3.9 µs in"),
+    ("000-060", HOLDS, [spaced(31_000), spaced(3_900, burst=100)], "warm-up a switch evenly spaced, 3.9 µs"),
     ("000-060", FAILS, [spaced(31_000), spaced(31_000, burst=100)], "31 µs in bursts of 100"),
     ("000-060", UNKNOWN, [spaced(31_000, 9000), spaced(23_000, 9000, burst=100)], "overlap"),
     (

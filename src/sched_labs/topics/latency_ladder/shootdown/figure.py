@@ -54,6 +54,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     """A row per condition; a panel for the call, and one for the interrupts where they are counted."""
     table = frame(result)
     panels = [panel for panel in _PANELS if table[panel.column].notna().any()]
+    counts = ", the counts on one from zero" if _PANELS[1] in panels else ""
     return dot_figure(
         table,
         panels,
@@ -65,7 +66,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         predictions=predictions,
         caption=_caption(table),
         title="Giving memory back, by what the other CPUs do",
-        alt="Dot plots: the times on a logarithmic axis, the counts on one from zero.",
+        alt=f"Dot plots: the times on a logarithmic axis{counts}.",
     )
 
 
