@@ -96,6 +96,14 @@ def test_the_figure_compares_the_smallest_with_the_largest(live: Result) -> None
     assert live.plot().caption.endswith(".")
 
 
+def test_the_legend_names_only_bars_that_are_drawn() -> None:
+    def labels(both: float) -> str:
+        legend = figures.draw(made(rounds(16 * KIB, 70, 90, 70, both))).mpl.legends[0]
+        return " ".join(text.get_text() for text in legend.get_texts())
+
+    assert "a second thread adds" in labels(105) and "a second thread adds" not in labels(85)
+
+
 def test_the_script_stays_in_its_buffer_and_goes_on_where_it_stood() -> None:
     at = interpreter_script.walk(bytearray(256), 0, 3, 1, False)
     assert at == 192

@@ -79,11 +79,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
                     before["one_ns"] + before["tax_ns"], y, "|",
                     color=style.colour(style.RECORDED), markersize=22, markeredgewidth=3,
                 )  # fmt: skip
-        handles: list[Any] = [
-            Patch(color=alone, label="the interpreter's loop"),
-            Patch(color=alone, alpha=0.5, label="the calls, one thread: no switch"),
-            Patch(color=switch, label="what a second thread adds"),
-        ]
+        handles: list[Any] = [Patch(color=alone, label="the interpreter's loop")]
+        if (table["calls_ns"] > 0).any():  # a part of less than nothing has no bar
+            handles.append(Patch(color=alone, alpha=0.5, label="the calls, one thread: no switch"))
+        if (table["rest_ns"] > 0).any():
+            handles.append(Patch(color=switch, label="what a second thread adds"))
         handles += interval_in_legend(style.INK, table["tax_hi_ns"])
         if recorded is not None:
             name = recorded_name(recorded)
