@@ -26,7 +26,7 @@ from sched_labs.topics.scheduler_latency.policies import experiment as policies_
 from sched_labs.topics.scheduler_latency.policies import figure as policies_figure
 from sched_labs.topics.scheduler_latency.slices import experiment as slices_module
 from sched_labs.topics.scheduler_latency.slices.experiment import turns
-from sched_labs.topics.scheduler_latency.ticks.experiment import interrupts, period
+from sched_labs.topics.scheduler_latency.ticks.experiment import _in_phase, interrupts, period
 from sched_labs.topics.scheduler_latency.wakeplace import experiment as wakeplace_module
 
 CPUS = len(machine.survey().cpus_allowed)
@@ -533,6 +533,19 @@ def test_no_period_where_there_is_none() -> None:
     assert period(np.sort([*many, *comb(4e6, 0.4e9, 1)]), 0.4e9)[0] == pytest.approx(4e6, rel=0.01)
     for too_short in (-5e6, 0.0, 1e6):  # others had the CPU for nearly all of the time, or past the end
         assert np.isnan(period(random, too_short)[0])
+
+
+def test_the_regular_gaps_are_not_those_that_chance_puts_beside_them() -> None:
+    """CONSTRUCTED: 100 ticks of 22 µs among 3,000 gaps of 2 µs, of which every tenth lies near a tick."""
+    ticks, others = comb(4e6, 0.4e9, 1), np.random.default_rng(2).uniform(0, 0.4e9, 3000)
+    length = [22e3] * ticks.size + [2e3] * others.size
+    data = pd.DataFrame({"trial": 0, "at_ns": [*ticks, *others], "gap_ns": length, "switches": 0})
+    clock = {"trial": 0, "period_ns": 4e6, "phase": 0.3}
+    assert _in_phase(data, [clock], 4e6) == 22e3
+    strange = {"trial": 1, "period_ns": 2.5e6, "phase": 0.0}  # and a trial whose gaps share another period
+    both = pd.concat([data, data[data["gap_ns"] == 2e3].assign(trial=1)])
+    assert _in_phase(both, [clock, strange], 4e6) == 22e3
+    assert np.isfinite(_in_phase(both, [clock, strange], 3.25e6))  # no trial has the median of two
 
 
 @pytest.fixture(scope="module")

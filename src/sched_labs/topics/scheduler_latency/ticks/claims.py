@@ -74,12 +74,12 @@ def _tick_is_one_over_hz(table: pd.DataFrame) -> Verdict:
 
 
 def _tick_takes_80_us(table: pd.DataFrame) -> Verdict:
-    """Statistic: the median gap in phase with the tick.  Control: the kernel's count of its timer interrupts.
+    """Statistic: the median of the regular gaps.  Control: the kernel's count of its timer interrupts.
     Design: the gap holds the whole interruption, a hypervisor's exit included.
     Opponent: what runs in a tick (accounting, balancing, timers) depends on the load, and here there is none.
     """
     row = _kernels_tick(table)
-    reason = f"half of the gaps that keep to the tick take {ns(row.in_phase_p50_ns)} or less."
+    reason = f"half of the regular gaps take {ns(row.in_phase_p50_ns)} or less."
     if 40e3 <= row.in_phase_p50_ns < 60e3:
         raise CannotTell(reason)
     return yes(60e3 <= row.in_phase_p50_ns <= 120e3, reason)

@@ -43,7 +43,8 @@ def summarise(result: Result) -> pd.DataFrame:
                            interval; missing where no trial found one
     strength               the part of the period's points in time at which there was a gap; without a period,
                            of the fullest comb's
-    in_phase_p50_ns        half of the gaps that keep to the period are not longer
+    in_phase_p50_ns        half of the regular gaps are not longer: at each of the period's points in time the
+                           longest gap within a twentieth of a period counts as the regular one
     tick_ns                1 / HZ as the machine survey measured it; missing if unknown
     timer_interrupts       interrupts of the CPU's own timer while it was measured; missing where not told
     device_interrupts      interrupts of devices on this CPU, likewise
@@ -58,7 +59,7 @@ def summarise(result: Result) -> pd.DataFrame:
     periods = result.records("found")
     found = [t for t in periods if math.isfinite(t["period_ns"] or math.nan) and t["strength"] >= STRONG]
     period = stats.median_interval([t["period_ns"] for t in found]) if found else (math.nan,) * 3
-    phase = _in_phase(data, found)
+    phase = _in_phase(data, found, period[0])
     total = known["duration_ns"] * len(periods)
     hz = result.machine.get("hz")
     return pd.DataFrame(
@@ -92,14 +93,19 @@ def _or_nan(value: int | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _in_phase(data: pd.DataFrame, found: Sequence[dict[str, Any]]) -> float:
-    """The median gap among those within a twentieth of a period of the common phase."""
-    kept = []
-    for trial in found:
+def _in_phase(data: pd.DataFrame, found: Sequence[dict[str, Any]], period_ns: float) -> float:
+    """The median of the regular gaps: at each of the period's points in time the longest gap there.
+
+    Where gaps are many, most of those within a twentieth of a period of such a point are there by chance.
+    A trial that found another period has other points.
+    """
+    regular = []
+    for trial in [t for t in found if abs(t["period_ns"] / period_ns - 1) < 0.02] or found:
         rows = data[(data["trial"] == trial["trial"]) & (data["switches"] == 0)]
         turn = rows["at_ns"] / trial["period_ns"] - trial["phase"]
-        kept.append(rows.loc[(turn - turn.round()).abs() < 0.05, "gap_ns"])
-    gaps = pd.concat(kept) if kept else pd.Series(dtype=float)
+        point = turn.round()
+        regular.append(rows.loc[(turn - point).abs() < 0.05, "gap_ns"].groupby(point).max())
+    gaps = pd.concat(regular) if regular else pd.Series(dtype=float)
     return float(gaps.median()) if len(gaps) else math.nan
 
 
