@@ -485,6 +485,7 @@ CANNOT_BE = {
     ("002-092", HOLDS),  # as well
     ("slower-cpu", HOLDS),  # where every request meets a throttled group, it waits: that is no slower CPU
     ("002-124", HOLDS),  # what the hogs got done is not counted, so that equal shares can never prove it
+    ("002-053", HOLDS),  # two settings are tried, and there are more
     ("002-045", HOLDS),  # the hog never has a machine's only CPU: no machine hangs, whatever the hog is left
 }
 
