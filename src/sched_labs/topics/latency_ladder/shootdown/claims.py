@@ -73,12 +73,12 @@ def _nobody_notices(table: pd.DataFrame) -> Verdict:
     other = _known(_row(table, "process"), "stopped", "share", "No other process ran.")
     if other.stopped_hi_share >= HALF:
         raise CannotTell(
-            "Threads of another process may have been stopped by half of the calls or more: "
+            "Threads of another process may have been stopped during half of the calls or more: "
             f"{_stops(other)} of them."
         )
     reason = (
-        f"a thread of the process was stopped by {row.stopped_share:.1%} of the calls, one of another by "
-        f"{other.stopped_share:.1%}"
+        f"a thread of the process was stopped during {row.stopped_share:.1%} of the calls, one of another "
+        f"during {other.stopped_share:.1%}"
     )
     reason += f"; the median stop took {ns(row.lost_ns)}." if row.stopped_lo_share > HALF else "."
     return holds_or_fails(
