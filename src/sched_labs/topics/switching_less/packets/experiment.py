@@ -132,7 +132,8 @@ def payer(result: Result) -> str | None:
 
     "the sender", "a kernel thread", "nobody", or None where the accounts do not tell.  A kernel that keeps
     interrupts from the account of the thread they interrupt leaves out what /proc/stat calls softirq.  Where
-    a thread polls the loopback device's queue (PREEMPT_RT from 6.10 on), next to no softirqs are counted.
+    packets are steered to another CPU, whose queue a thread polls (PREEMPT_RT from 6.10 on), next to no
+    softirqs are counted.
     """
     table = result.summary()
     rows = table[table["way"] == "single"].sort_values("size_bytes")
