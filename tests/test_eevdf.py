@@ -143,6 +143,7 @@ CASES: list[Case] = [
     ("turn-sleep", HOLDS, [KEPT, row("owed", 0, 48)], "waited 48 % of a turn"),
     ("turn-sleep", FAILS, [KEPT, row("owed", 99, 1)], "waited 1 % of a turn"),
     ("turn-sleep", UNKNOWN, [KEPT, row("owed", 40, 24)], "19 to 29 % and 45 to 55 %, allow either"),
+    ("turn-sleep", UNKNOWN, [row("equal", 92, 6), row("owed", 92, 14)], "at all is open: a thread"),
     ("turn-delay", HOLDS, [*SHORTER, KEPT, row("equal", 0, 30, off="DELAY_DEQUEUE")], "4 % of a turn"),
     ("turn-delay", FAILS, [*SHORTER, KEPT, row("equal", 0, 80, off="DELAY_DEQUEUE")], "equal slice waits 80"),
     ("turn-delay", UNKNOWN, [*SHORTER, KEPT, row("equal", 0, 52, off="DELAY_DEQUEUE")], "overlap"),

@@ -86,8 +86,8 @@ def _short_comes_first(table: pd.DataFrame) -> Verdict:
 
 def _sleep_forgets(table: pd.DataFrame) -> Verdict:
     """Statistic: the average wait, by interval.  Control: the same slices and a thread that is owed nothing.
-    Design: it sleeps before it has had what it was owed.  Opponent: who slept for very long is owed less,
-    which these moments do not show.
+    Design: it sleeps before it has had what it was owed; where both come at once the waits tell nothing.
+    Opponent: who slept for very long is owed less, which these moments do not show.
     """
     row, control = _row(table, "owed"), _row(table, "equal")
     reason = (
@@ -95,6 +95,8 @@ def _sleep_forgets(table: pd.DataFrame) -> Verdict:
         f"{control.waited_percent:.0f} %."
     )
     (low, high), (least, most) = _waited(row), _waited(control)
+    if low > 0.5 * most and row.at_once_hi_percent > AT_ONCE_PERCENT:
+        raise CannotTell(f"Whether it has to wait at all is open: {reason}")
     unclear = (
         f"Half as long is the limit, and the intervals, {low:.0f} to {high:.0f} % and {least:.0f} to "
         f"{most:.0f} %, allow either:"
