@@ -105,7 +105,7 @@ def _caption(table: pd.DataFrame) -> str:
         parts.append(
             f"With the other CPUs idle for {row['others_idle_percent']:.0f} % of the time by /proc/stat, "
             f"{axes.number_text(row['on_waker_percent'], 2)} % of the woken threads were put on the waker's "
-            f"busy one, and 99 % ran within {axes.time_text(row['p99_ns'])}"
+            f"busy one in the median of the trials, and 99 % ran within {axes.time_text(row['p99_ns'])}"
         )
     if "bound to the waker" in rows:
         row = rows["bound to the waker"]
@@ -115,7 +115,10 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
-    parts = ["Dot plot on a logarithmic time axis: from wake-up to running, a row for each condition."]
+    parts = [
+        "Dot plot on a logarithmic time axis: from wake-up to running, a row for each condition; of the "
+        "waker's CPU the median of the trials."
+    ]
     parts += [
         f"{row.condition}: half within {axes.time_text(row.p50_ns)}, 99 % within "
         f"{axes.time_text(row.p99_ns)}, {axes.number_text(row.on_waker_percent, 2)} % on the waker's CPU, "
