@@ -75,4 +75,10 @@ CASES: list[Case] = [
         "5 µs where the other CPU was idle",
     ),
     ("waker-pays", UNKNOWN, [woken("idle", 17, waker_us=2.5), woken("poll", 4)], "spans 1.25 times"),
+    (
+        "waker-pays",
+        UNKNOWN,
+        [woken("idle", 17) | {"polled_percent": 86.0}, woken("poll", 4)],
+        "polled by itself for 86 %",
+    ),
 ]

@@ -52,7 +52,10 @@ def _a_turn_is_a_slice(table: pd.DataFrame) -> Verdict:
     few = _own(table).iloc[0]
     if math.isnan(few.slice_ns):
         raise CannotTell("This kernel does not tell its slice.")
-    reason = f"the kernel's slice is {ns(few.slice_ns)}, a turn takes {ns(few.stint_p50_ns)}"
+    reason = (
+        f"the kernel's slice is {ns(few.slice_ns)}, a turn among {int(few.hogs)} hogs takes "
+        f"{ns(few.stint_p50_ns)}"
+    )
     if not math.isnan(few.tick_ns):
         reason += f", and its tick comes every {ns(few.tick_ns)}"
     return within(few.stint_lo_ns, few.stint_hi_ns, 0.8 * few.slice_ns, 1.25 * few.slice_ns, f"{reason}.")
@@ -82,7 +85,7 @@ def _waits_one_slice(table: pd.DataFrame) -> Verdict:
     hogs as were measured.  Opponent: a stint stands for the slice, which ticks lengthen.
     """
     many = _own(table).iloc[-1]
-    reason = f"among {int(many.hogs)} hogs a wait is {many.gaps_per_stint:.1f} stints long."
+    reason = f"among {int(many.hogs)} hogs the median wait is {many.gaps_per_stint:.1f} stints long."
     if not math.isfinite(many.gap_hi_ns):
         raise CannotTell(f"One trial says nothing about how trials vary: {reason}")
     if many.gap_lo_ns / many.stint_hi_ns > 1.25:
@@ -146,6 +149,7 @@ def _own_slice(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This kernel grants no slices of one's own.")
     longest = wished.iloc[-1]
     plain = _among(table, int(longest.hogs))
+    had_the_cpus(longest)
     reason = (
         f"{int(longest.hogs)} hogs that asked for {ns(longest.wished_slice_ns)} ran "
         f"{ns(longest.stint_p50_ns)} at a time, {ns(plain.stint_p50_ns)} without asking."

@@ -32,7 +32,7 @@ def _idle_is_soonest(table: pd.DataFrame) -> Verdict:
     """
     idle, busy = _row(table, "idle"), _row(table, "spinner")
     reason = (
-        f"half of the threads ran within {ns(idle.p50_ns)} on the idle CPU, within {ns(busy.p50_ns)} on the "
+        f"half of the wake-ups ran within {ns(idle.p50_ns)} on the idle CPU, within {ns(busy.p50_ns)} on the "
         f"one busy with a thread that gives way; trial by trial sooner by {ns(busy.sooner_ns)} in the "
         f"median, interval {between(busy, 'sooner', 'ns')}."
     )
@@ -75,6 +75,8 @@ def _free_for_the_waker(table: pd.DataFrame) -> Verdict:
     that CPU polls, too, in the control, and comes out of its idle state before the call.
     """
     idle, polled = _row(table, "idle"), _row(table, "poll")
+    if idle.polled_percent > 50:
+        raise CannotTell(f"The idle CPU polled by itself for {idle.polled_percent:.0f} % of the time.")
     low = idle.waker_p50_lo_ns / polled.waker_p50_hi_ns
     high = idle.waker_p50_hi_ns / polled.waker_p50_lo_ns
     reason = (
