@@ -185,6 +185,7 @@ def test_gaps_that_no_throttled_period_explains_are_no_stalls() -> None:
 def test_a_hog_without_a_limit_is_drawn_too() -> None:
     figure = hog_result({100: [4, 30]}).plot()
     assert "no limit was set here" in figure.caption
+    assert "Below" not in figure.alt
 
 
 # --- requests ---
@@ -448,7 +449,8 @@ def test_without_groups_it_measures_the_rest_and_says_so(
     )
     table = result.summary()
     assert (table.periods == 0).all() and (table.throttled_periods == 0).all()
-    assert "no limit" in result.plot().caption.lower()
+    figure = result.plot()
+    assert "no limit" in figure.caption.lower() and "cpu.stat" not in figure.alt
     assert experiment.instrument(_survey()).improve
 
 

@@ -104,11 +104,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 def _timeline(ax: Axes, line: pd.DataFrame, period: float) -> list[Any]:
     shares = sorted(line["share_percent"].unique())
     end = _SHOWN * period * 1.1
+    line = line[line["at_ns"] < end]
     running, stall, other = (style.colour(name) for name in (style.OWN, style.THROTTLED, style.RIVAL))
     for y, share in enumerate(shares):
         ax.barh(y, end, height=0.62, color=running, linewidth=0)
-        own = line[(line["share_percent"] == share) & (line["at_ns"] < end)]
-        for row in each(own):
+        for row in each(line[line["share_percent"] == share]):
             width = min(row.gap_ns, end - row.at_ns)
             ax.barh(y, width, left=row.at_ns, height=0.62, color=style.colour(style.PAPER), linewidth=0)
             ax.barh(
@@ -210,13 +210,14 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame, period: float) -> str:
+    limited = table[table["share_percent"] < 100]
     parts = [
         f"Above, bars on a time axis: when one thread ran and when it did not, with a period of "
-        f"{axes.time_text(period)}. Below, the stalls against the rest of the period."
+        f"{axes.time_text(period)}."
     ]
-    for row in each(table):
-        if row.share_percent == 100:
-            continue
+    if len(limited):
+        parts.append("Below, the stalls against the rest of the period.")
+    for row in each(limited):
         seen = axes.time_text(row.stall_ns) if np.isfinite(row.stall_ns) else "no stall"
         parts.append(
             f"{row.share_percent:g} % of {axes.time_text(row.period_ns)}: {seen}, "

@@ -39,7 +39,6 @@ _SUMMARY = (
     "p99_ns",
     "p99_lo_ns",
     "p99_hi_ns",
-    "beyond_percent",
     "second_mode_ns",
     "periods",
     "throttled_percent",
@@ -112,7 +111,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
                 _outline(ax, base, _own(pale, row), top, style.RECORDED)
             _outline(ax, base, _own(computed, row), top, style.NEUTRAL)
         _around(ax, conditions)
-        handles = _handles(conditions, recorded)
+        handles = _handles(conditions, table, recorded)
         if len(computed):
             handles.append(Line2D([], [], color=style.colour(style.NEUTRAL), label="computed: the model"))
         handles += [ax.axvline(ns, label=text, **dashed()) for text, ns in times_ns(predictions)]
@@ -193,12 +192,12 @@ def _around(ax: Axes, conditions: Sequence[Any]) -> None:
             axes.beside(ax, y, text, x, "bold" if y > rows else "normal")
 
 
-def _handles(conditions: Sequence[Any], recorded: Drawable | None) -> list[Any]:
+def _handles(conditions: Sequence[Any], bars: pd.DataFrame, recorded: Drawable | None) -> list[Any]:
     compared = any(row.limit == "none" and row.neighbour == "idle" for row in conditions)
     usual = "as without a limit" if compared else "requests"
     handles: list[Any] = [Patch(color=style.colour(style.OWN), label=usual)]
     words = {style.THROTTLED: "later, under a quota", style.RIVAL: "later, without one"}
-    for colour in dict.fromkeys(_late(row) for row in conditions if row.beyond_percent > 0):
+    for colour in dict.fromkeys(_late(row) for row in conditions if _own(bars, row)["beyond"].any()):
         handles.append(Patch(color=style.colour(colour), label=words[colour]))
     handles += also_in_legend(recorded, ())
     return handles
@@ -256,12 +255,15 @@ _ASKED = "run_delay_ns"  # which of them the chapter asks a prediction of
 def contention_frame(result: Drawable) -> pd.DataFrame:
     """What the figure of service.contention shows: alone, the quota, and the hogs with the nearest p99.
 
-    limit, demand_percent, neighbour, hogs, p99_ns, throttled_percent, run_delay_ns, held_ns, rivals_ns (per
-    request; the last two missing without BPF) and pressure_percent, as in the summary.
+    limit, demand_percent, neighbour, hogs, p99_ns, throttled_percent (missing where no limit was set),
+    run_delay_ns, held_ns, rivals_ns (per request; the last two missing without BPF) and pressure_percent, as
+    in the summary.
     Raises ResultError when nothing was measured.
     """
     summary = columns(result.summary(), (*_SUMMARY, *_CAUSES), "The summary of this service")
     table = closest(summary)
+    if not (table["limit"] == "quota").any():
+        table["throttled_percent"] = np.nan  # no cpu.stat was read
     return table[[*_KEYS, *(name for name, _ in _INSTRUMENTS)]].reset_index(drop=True)
 
 

@@ -99,7 +99,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             _intervals(rest.pop(0), held_back, cpus)
         if len(looks):
             _looks(rest.pop(0), looks)
-        if cpus or len(looks):
+        if cpus or looks["throttled_ns"].sum() > 0:
             handles.append(Patch(color=style.colour(style.THROTTLED), label="throttled"))
         last, period = panels[-1], 1000 * result.parameters["period_us"]
         last.set_xlim(0, _end(result))
