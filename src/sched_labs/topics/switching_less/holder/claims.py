@@ -8,6 +8,8 @@ from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import count, holds_or_fails, one_row, ratio
 
 LONGER = 3  # times: more than busy neighbours make of a hold, and much less than the rest of a period
+STOPPED_PERCENT = 10  # of all waiting; where stops make one wait in ten so much longer, they are more of it
+NEEDED_PERCENT = 90  # of quota and savings, by the holds; the holder also works between them
 
 
 def _beside_none(table: pd.DataFrame, lock: str) -> tuple[pd.Series, tuple[float, float], str]:
@@ -20,7 +22,10 @@ def _beside_none(table: pd.DataFrame, lock: str) -> tuple[pd.Series, tuple[float
         f"without; for at least {int(row.stopped_percent)} % of all that waiting the holder "
         "had no CPU."
     )
-    return row, ratio(row, alone, "p90", "ns"), reason
+    longer = ratio(row, alone, "p90", "ns")
+    if longer[0] > LONGER and row.stopped_percent < STOPPED_PERCENT:
+        raise CannotTell(f"That they are longer for want of a CPU is not seen: {reason}")
+    return row, longer, reason
 
 
 def _long_without_help(table: pd.DataFrame) -> pd.Series:
@@ -61,8 +66,9 @@ def _slows_nobody_else(table: pd.DataFrame) -> Verdict:
 
 def _keeps_no_kernel_lock(table: pd.DataFrame) -> Verdict:
     """Statistic: p90 of the waits for the lock of a file, by interval.  Control: the same write() without a
-    quota; the group was throttled.  Design: nearly all of the quota goes into write().  Opponent: what slows
-    writes down is in both; other locks of the kernel were not measured.
+    quota; the group was throttled.  Design: nearly all of the quota goes into write().  Opponent: a write()
+    can need more CPU time under a quota; hence the part of the waiting in which the holder had no CPU.
+    Other locks of the kernel were not measured.
     """
     return _nobody_waits(table, "file")
 
@@ -80,8 +86,8 @@ def _stops_everybody(table: pd.DataFrame) -> Verdict:
 
 def _burst_helps(table: pd.DataFrame) -> Verdict:
     """Statistic: p90 of the waits, by interval.  Control: no quota; and a quota without a burst, where the
-    wait is long.  Design: the holder needs less than its quota and what was saved up.  Opponent: one that
-    always needs more saves nothing up.
+    wait is long.  Design: the holder is to need less than its quota and what was saved up.  Opponent: one
+    that needs more is stopped all the same; hence the CPU time of its holds.
     """
     plain, alone = _long_without_help(table), one_row(table, situation="mutex")
     row = one_row(table, situation="mutex, quota + burst")
@@ -89,7 +95,12 @@ def _burst_helps(table: pd.DataFrame) -> Verdict:
         f"one wait in ten took {ns(row.p90_ns)} or more with a burst, {ns(plain.p90_ns)} with a quota alone, "
         f"{ns(alone.p90_ns)} with none."
     )
-    return _short(ratio(row, alone, "p90", "ns"), reason)
+    longer = ratio(row, alone, "p90", "ns")
+    if longer[0] > LONGER and row.needed_percent > NEEDED_PERCENT:
+        raise CannotTell(
+            f"The holds alone needed up to {row.needed_percent:.0f} % of quota and savings together: {reason}"
+        )
+    return _short(longer, reason)
 
 
 WAITS = "holder.waits"

@@ -53,6 +53,8 @@ def summarise(result: Result) -> pd.DataFrame:
     stopped_percent    of all waits together, what is beyond the CPU time that the holder needed: at least in
                  so large a part of them it had no CPU
     throttled_percent  trials in which the group was throttled; missing without a quota
+    needed_percent     of what the group had when a trial began, its quota and what was saved up: CPU time of
+                 all holds, in the trial where it was most; missing without a quota
     hand_overs   behind the quantiles
     trials
     """
@@ -60,6 +62,8 @@ def summarise(result: Result) -> pd.DataFrame:
     rows = []
     for situation, cell in result.data.groupby("situation", sort=False):
         throttled = groups[groups.situation == situation].throttled_periods > 0
+        given = SITUATIONS[str(situation)]
+        had_ns = 1000 * result.parameters["quota_us"] * (1 + given.burst) if given.quota else float("nan")
         stopped_ns = (cell.wait_ns - cell.hold_cpu_ns).clip(lower=0)
         quantiles = {
             name: stats.pooled_quantile(cell.wait_ns, cell.trial, q)
@@ -74,6 +78,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "mean_ns": float(cell.wait_ns.mean()),
                 "stopped_percent": 100 * stopped_ns.sum() / cell.wait_ns.sum(),
                 "throttled_percent": 100 * float(throttled.mean()) if len(throttled) else float("nan"),
+                "needed_percent": 100 * cell.groupby("trial").hold_cpu_ns.sum().max() / had_ns,
                 "hand_overs": len(cell),
                 "trials": cell.trial.nunique(),
             }
