@@ -78,7 +78,9 @@ MOVE_CASES: list[Case] = [
         [move(warmup=3e5, kib=16, half=0.1), move(warmup=65e4, half=0.7), move(warmup=8e5, kib=256, half=0)],
         "cost 650 µs (interval 195 µs to 1.1 ms) with 64 KiB.",
     ),
-    ("migration-cost", UNKNOWN, [move(warmup=5e6, wait=4e6)], "other programs had it"),
+    ("migration-cost", UNKNOWN, [move(warmup=5e6, wait=4e6)], "waited 4 ms for the CPU."),
+    ("migration-cost", UNKNOWN, [move("smt_sibling", warmup=900)], "the sibling only"),
+    ("migration-cost", HOLDS, [move("smt_sibling", warmup=900), move("other_cache", warmup=5e5)], "cost 500"),
 ]  # fmt: skip
 
 
@@ -229,7 +231,7 @@ CROWD_CASES: list[Case] = [
     ("balance-at-once", FAILS, [crowd("short", 300, stayed_percent=100)], "in 100 % of the starts not"),
     ("balance-at-once", UNKNOWN, [crowd("short", 1)], "spans 1 ms"),
     ("balance-at-once", UNKNOWN, [crowd("short", trials=1)], "One trial"),
-    ("balance-at-once", UNKNOWN, [crowd("short", others_percent=40)], "Other programs had"),
+    ("balance-at-once", UNKNOWN, [crowd("short", others_percent=40)], "Others than hogs had"),
     ("balance-going-idle", HOLDS, [crowd("goes idle", 0.2)], "after 200 µs"),
     ("balance-going-idle", FAILS, [crowd("goes idle", 9)], "after 9 ms"),
     ("balance-going-idle", UNKNOWN, [crowd("goes idle", 1)], "spans 1 ms"),

@@ -21,7 +21,7 @@ def _row(table: pd.DataFrame, situation: str) -> pd.Series:
     if row.trials < 2:
         raise CannotTell("One trial says nothing about how trials vary.")
     if row.others_percent > TAKEN_PERCENT:
-        raise CannotTell(f"Other programs had the other CPUs for {row.others_percent:.0f} % of the time.")
+        raise CannotTell(f"Others than hogs had the other CPUs for {row.others_percent:.0f} % of the time.")
     return row
 
 

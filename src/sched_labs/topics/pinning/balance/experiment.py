@@ -40,7 +40,7 @@ class Situation:
     long       they were held for long
     goes_idle  who lets them go stands on another CPU and goes to sleep there, as its last
     naps       each sleeps for a millisecond as soon as it has been let go
-    half       every second may not leave
+    half       half of them may not leave
     isolated   in an isolated partition: no CPU of it is balanced
     odd        one hog more than CPUs, watched for long
     """
@@ -77,7 +77,7 @@ def summarise(result: Result) -> pd.DataFrame:
     """One row per situation; medians over trials with 95 % intervals.
 
     situation    short (held for a moment), long (held for long), goes idle (another CPU goes idle just after
-                 they were let go), naps (each sleeps a millisecond), half (every second may not leave),
+                 they were let go), naps (each sleeps a millisecond), half (half of them may not leave),
                  isolated (an isolated partition), odd (one hog more than CPUs, watched for long)
     hogs, cpus   how many there were
     first_ns, first_lo_ns, first_hi_ns   from when the last hog was let go until the first computed on another
@@ -85,7 +85,8 @@ def summarise(result: Result) -> pd.DataFrame:
                  too, where none did in half of the trials or more
     spread_ns, spread_lo_ns, spread_hi_ns   the same until no hog could have gone to a CPU with two fewer
     stayed_percent, crowded_percent   trials in which none left, and in which they were not spread in time
-    others_percent  how much of the CPUs on which the hogs were not held other programs had (/proc/stat)
+    others_percent  for how much of the time the CPUs on which the hogs were not held were neither idle nor
+                 theirs (/proc/stat)
     moves_per_s  how often a hog changed its CPU, in a second after it was let go
     lead_percent, lead_lo_percent, lead_hi_percent   how far the hog with most CPU time was ahead: 0 where all
                  had as much, 100 where one had a CPU for itself and the others shared the rest; missing where

@@ -33,14 +33,21 @@ def _written(table: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values("working_set_bytes")
 
 
+def _other_cores(table: pd.DataFrame) -> pd.DataFrame:
+    """The same without moves to a sibling, which has the same caches; task_hot() leaves it out, too."""
+    rows = _written(table)
+    rows = rows[rows.distance != "smt_sibling"]
+    if rows.empty:
+        raise CannotTell("This run moved to the sibling only, which has the same caches.")
+    return rows
+
+
 def _not_waiting(rows: pd.DataFrame) -> pd.DataFrame:
     """The same, unless the thread mostly waited for a CPU that others had."""
     # To wake an idle CPU takes a part of this, even where a hypervisor has to help.
     waited = rows.wait_ns > 200_000
     if waited.mean() > 0.5:
-        raise CannotTell(
-            f"On arrival the thread waited {ns(rows.wait_ns.median())} for the CPU: other programs had it."
-        )
+        raise CannotTell(f"On arrival the thread waited {ns(rows.wait_ns.median())} for the CPU.")
     return rows[~waited]
 
 
@@ -86,10 +93,7 @@ def _cold(table: pd.DataFrame) -> Verdict:
     """Statistic: what the first walk takes more, against a tenth of a walk.  Control: a stay, and its
     floor.  Design: random order, written data.  Opponent: a set that no cache held has nothing to lose.
     """
-    rows = _written(table)
-    rows = rows[rows.distance != "smt_sibling"]  # a sibling has the same caches
-    if rows.empty:
-        raise CannotTell("This run moved to the sibling only, which has the same caches.")
+    rows = _other_cores(table)
     most = _most(rows, rows.warmup_ns / rows.stay_ns)
     reason = (
         f"the first walk over {size(most.working_set_bytes)} takes {ns(most.warmup_ns)} more after a move, "
@@ -108,8 +112,8 @@ def _half_a_millisecond(table: pd.DataFrame) -> Verdict:
     is left out, for the kernel's number is about caches (task_hot) and the balancer moves threads that wait.
     Opponent: a walk that waits for each line is the dearest way to fetch them.
     """
-    rows = _not_waiting(_written(table))
-    nearest = next(far for far in ("same_cache", *FEW) if (rows.distance == far).any())
+    rows = _not_waiting(_other_cores(table))
+    nearest = next(far for far in FEW if (rows.distance == far).any())
     rows = rows[rows.distance == nearest]
     fails = bool(((rows.warmup_hi_ns < 250_000) | (rows.warmup_lo_ns > 1_000_000)).any())
     said = " and ".join(

@@ -176,6 +176,5 @@ def _check_cpu_time(run: Run) -> None:
     if short > 0.1 * len(alone):
         run.note(
             "flag",
-            f"In {short} of {len(alone)} windows a worker alone had its CPU for less than 90% of the time: "
-            "other programs ran there.",
+            f"In {short} of {len(alone)} windows a worker alone had its CPU for less than 90% of the time.",
         )
