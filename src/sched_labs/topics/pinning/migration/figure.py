@@ -220,5 +220,5 @@ def _alt(table: pd.DataFrame) -> str:
         sizes = map(axes.size_text, rows["working_set_bytes"])
         told = zip(sizes, call, warmup, strict=True)
         said = ", ".join(f"{size} {move} and {walk}" for size, move, walk in told)
-        parts.append(f"To {WORDS.get(str(far), str(far))}, {touch}, the move and the walk: {said}.")
+        parts.append(f"To {WORDS.get(str(far), str(far))}, {touch}, the move and its data: {said}.")
     return " ".join(parts)
