@@ -198,6 +198,7 @@ def beside_busy(none: tuple[float, float, float], weight: tuple[float, float, fl
 
 
 USUAL = service("none", (5, 4, 6), throttled=0)
+BEST = beside_busy((30, 28, 32), (20, 18, 22))
 JAVA: dict[str, Any] = {"runtime": "Java", "own": 1}
 GIVING: list[tuple[str, str]] = [("idle-out-of-the-way", "SCHED_IDLE"), ("batch-gives-way", "SCHED_BATCH")]
 LIMITED = beside("quota", (20, 18, 22), (100, 98, 102))
@@ -387,11 +388,12 @@ CASES: list[Case] = [
     ("000-103", FAILS, [service("quota", (100, 90, 110)), free()], "80% better"),
     ("000-103", FAILS, [service("quota", (21, 20, 22)), free()], "5% better"),
     ("000-103", UNKNOWN, [service("quota", (40, 20, 60)), free()], "spans a limit"),
+    ("000-103", UNKNOWN, [service("quota", (40, -INF, INF)), free()], "One trial"),
     ("000-103", UNKNOWN, [service("quota", (21, 20, 22), throttled=2), free()], "Only 2 % of the periods"),
     (
         "002-097",
         HOLDS,
-        beside_busy((30, 28, 32), (20, 18, 22)),
+        BEST,
         "20 ms (interval 18 ms to 22 ms) with a weight",
     ),
     (
@@ -401,6 +403,8 @@ CASES: list[Case] = [
         "90 ms (interval 80 ms to 99 ms) with a weight",
     ),
     ("002-097", FAILS, beside_busy((20, 18, 22), (30, 28, 32)), "22 ms) with neither"),
+    ("002-097", FAILS, [*BEST, service("quota + burst", (9, 8, 10), neighbour="busy")], "10 ms) with a"),
+    ("002-097", UNKNOWN, [*BEST, service("quota + burst", (22, 20, 25), neighbour="busy")], "A burst may do"),
     ("002-097", UNKNOWN, beside_busy((30, 28, 32), (29, 27, 33)), "Not both steps"),
     ("002-097", UNKNOWN, [service(neighbour="busy")], "did not measure weight"),
     ("002-123", FAILS, [service(), free()], "with 40 % of a CPU in use"),
