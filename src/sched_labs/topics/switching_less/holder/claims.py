@@ -37,9 +37,13 @@ def _long_without_help(table: pd.DataFrame) -> pd.Series:
     return row
 
 
-def _short(longer: tuple[float, float], reason: str) -> Verdict:
+def _short(
+    longer: tuple[float, float],
+    reason: str,
+    rule: str = f"Less than {LONGER} times as long counts as not kept waiting.",
+) -> Verdict:
     """Holds where the waits are not LONGER times as long."""
-    said = f"{reason} Less than {LONGER} times as long counts as not kept waiting."
+    said = f"{reason} {rule}"
     unclear = f"The intervals allow either ({_times(*longer)}):"
     return holds_or_fails(longer[1] < LONGER, longer[0] > LONGER, said, unclear)
 
@@ -81,7 +85,7 @@ def _stops_everybody(table: pd.DataFrame) -> Verdict:
     plain, row = _long_without_help(table), one_row(table, situation="inherit, quota")
     shorter = ratio(plain, row, "p90", "ns")
     reason = f"one wait in ten took {ns(row.p90_ns)} or more with inheritance, {ns(plain.p90_ns)} without."
-    return _short(shorter, reason)
+    return _short(shorter, reason, f"Only a wait {LONGER} times as long without shows that the holder ran.")
 
 
 def _burst_helps(table: pd.DataFrame) -> Verdict:
