@@ -96,8 +96,8 @@ def _cold(table: pd.DataFrame) -> Verdict:
     rows = _other_cores(table)
     most = _most(rows, rows.warmup_ns / rows.stay_ns)
     reason = (
-        f"the first walk over {size(most.working_set_bytes)} takes {ns(most.warmup_ns)} more after a move, "
-        f"interval {between(most, 'warmup', 'ns')}, and {ns(most.stay_ns)} without one."
+        f"the first walk over {size(most.working_set_bytes)} takes {ns(most.warmup_ns)} more after a move "
+        f"(interval {between(most, 'warmup', 'ns')}) than the {ns(most.stay_ns)} without one."
     )
     if most.warmup_lo_ns > most.floor_ns and most.warmup_lo_ns > 0.1 * most.stay_ns:
         return Verdict(HOLDS, reason)

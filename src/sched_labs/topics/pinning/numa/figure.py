@@ -55,7 +55,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         predictions=predictions,
         alt="Dot plot of the time of one load by working set and memory nodes.",
         caption=_caption(table),
-        title="Loads from near and from far memory",
+        title="How long a load takes",
     )
 
 

@@ -71,8 +71,7 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
     foreseen, floor = most["foreseen_ns_per_request"], pinned["floor_ns_per_request"]
     if not pd.isna(foreseen):
         reason += (
-            f" A move made the next request {ns(most['move_ns'])} longer: without moves {ns(foreseen)} a "
-            "request are saved."
+            f" After a move a request took {ns(most['move_ns'])} longer, {ns(foreseen)} spread over all."
         )
     if high < -floor:
         return Verdict(FAILS, f"{reason} A pin cost {ns(-saved)} ({ns(-high)} to {ns(-low)}).")
@@ -110,7 +109,8 @@ def _switches_less(table: pd.DataFrame) -> Verdict:
     pinned, free = _row(table, "thread", "none", "pinned"), _row(table, "thread", "none", "free")
     reason = (
         f"{pinned['switches_per_request']:.2f} switches a request pinned, {free['switches_per_request']:.2f} "
-        "free, where the data are the thread's, with nobody else there."
+        "free, where the data are the thread's, with nobody else there. Less than a tenth fewer counts as "
+        "none."
     )
     if pinned["switches_hi_per_request"] < SAME * free["switches_lo_per_request"]:
         return Verdict(HOLDS, reason)

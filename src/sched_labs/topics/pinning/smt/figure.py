@@ -101,7 +101,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         alt=_alt(table),
         caption=_caption(table),
         data=table,
-        title="Two workers on two cores, on one core, and on one CPU",
+        title="Two workers at the same time, by the CPUs that they have",
     )
 
 
