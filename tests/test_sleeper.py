@@ -295,10 +295,11 @@ NO_LIMIT = {"tunable.rt_runtime_us": -1}
 QUOTA = {"quota": "20000 100000", "burst_counted": False, "late_max_virtual_ns": 80_000_000}
 
 
-def among_hogs(late_ns: list[int]) -> Result:
-    """A run in virtual time whose wake-ups came this late."""
-    known = {"kernel": "6.1", "hogs": 3, "hog_cpu_ns": [1, 1, 1]}
-    known |= {"sleeper_cpu_ns": 1, "sleeper_involuntary_switches": 0}
+def among_hogs(late_ns: list[int], had: float = 1.0) -> Result:
+    """A run in virtual time whose wake-ups came this late; its threads had this part of their CPU."""
+    elapsed_ns = 100_000_000 + 2_017_000 * (len(late_ns) - 1) + late_ns[-1] + 300_000
+    known = {"kernel": "6.1", "hogs": 3, "hog_cpu_ns": [0.3 * had * elapsed_ns] * 3}
+    known |= {"sleeper_cpu_ns": 0.1 * had * elapsed_ns, "sleeper_involuntary_switches": 0}
     data = pd.DataFrame({"wake_index": range(len(late_ns)), "late_ns": late_ns})
     data = data.assign(period_us=2017, work_us=300)
     return Result("sleeper.among_hogs", data, {}, known, timing="deterministic")
@@ -383,3 +384,21 @@ def test_every_outcome(
     verdict = found.check(known)
     assert verdict.outcome == outcome, verdict.reason
     assert verdict.reason.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("claim", "late_ns", "outcome"),
+    [
+        ("002-082", [200_000] * 6 + [1_000], U),  # a quota makes it wait on any kernel
+        ("002-082", LATE, F),  # and yet it mostly did not
+        ("002-016", LATE, U),
+        ("002-016", PROMPT, H),
+    ],
+)
+def test_where_others_had_the_cpu_a_wait_need_not_be_for_the_hogs(
+    claim: str, late_ns: list[int], outcome: str
+) -> None:
+    [found] = [each for each in claims_kernels.CLAIMS if each.id == claim]
+    verdict = found.check(claims_kernels.Evidence(EEVDF, among_hogs(late_ns, had=0.8), None))
+    assert verdict.outcome == outcome
+    assert ("had 80% of their CPU" in verdict.reason) == (outcome == U)

@@ -25,6 +25,8 @@ from . import gallery
 
 THIS = "this machine"
 WAKEUP_ARTICLE = "an article on wake-up latency, quoted in a web course on scheduler latency"
+LEAST_HAD = 0.95  # of their CPU: with less, a quota or another program made the sleeper wait as well
+SETTLE_NS = 100_000_000  # in sleeper.c the hogs run so long before the first wake-up
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,18 @@ def _time(ns: float, result: Result) -> str:
         return time_text(ns)
 
 
+def _need_their_cpu(run: Result, reason: str) -> None:
+    """CannotTell where a wait need not have been for the hogs."""
+    told, last = run.parameters | run.facts, run.data.iloc[-1]
+    due_ns = SETTLE_NS + 1000 * last["wake_index"] * last["period_us"]
+    elapsed_ns = due_ns + last["late_ns"] + 1000 * last["work_us"]
+    had = (told["sleeper_cpu_ns"] + sum(told["hog_cpu_ns"])) / elapsed_ns
+    if had < LEAST_HAD:
+        raise CannotTell(
+            f"Sleeper and hogs had {had:.0%} of their CPU, and may have waited for others: {reason}"
+        )
+
+
 def _must_wait(known: Evidence) -> Verdict:
     """Statistic: share of wake-ups that came late, and of those that waited of themselves, against half.
     Control: the same program on CFS.  Design: a sleeper that asks for less than its share, in virtual time.
@@ -97,6 +111,8 @@ def _must_wait(known: Evidence) -> Verdict:
     most, least = late + spread[0], waited - spread[1]
     if least <= 0.5 <= most:
         raise CannotTell(f"Half is between the two, or too close: {reason}")
+    if least > 0.5:
+        _need_their_cpu(known.sleeper, reason)
     return _verdict(least > 0.5, reason)
 
 
@@ -120,6 +136,8 @@ def _within_a_slice(known: Evidence) -> Verdict:
     # A few may have met somebody else: an interrupt, or another program.
     if p99 <= slice_ns < longest:
         raise CannotTell(f"Only a few waited longer: {reason}")
+    if longest > slice_ns:
+        _need_their_cpu(known.sleeper, reason)
     return _verdict(longest <= slice_ns, reason)
 
 
