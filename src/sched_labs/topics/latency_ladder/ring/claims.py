@@ -25,7 +25,7 @@ def _crowded(table: pd.DataFrame) -> Verdict:
     if not row.net_lo_ns > 0:
         raise CannotTell(f"One ring's interval starts at {ns(row.net_lo_ns)}: it bounds no ratio.")
     text = (
-        f"a hop of {row.processes} processes with 64 KiB: {ns(row.net_ns)} with one ring, "
+        f"a hop beyond its work, of {row.processes} processes with 64 KiB: {ns(row.net_ns)} with one ring, "
         f"{ns(row.net_ns_crowded)} with two: "
         f"{row.net_ns_crowded / row.net_ns:.1f} times."
     )

@@ -79,7 +79,7 @@ def _caption(table: pd.DataFrame) -> str:
         f"The call takes {axes.time_text(alone.call_ns)} alone, and {axes.time_text(running.call_ns)} while "
         "threads of the same process run on other CPUs"
     )
-    share = f"such a thread is stopped by {running.stopped_share:.1%} of the calls"
+    share = f"such a thread is stopped during {running.stopped_share:.1%} of the calls"
     if pd.notna(running.lost_ns):
         return f"{text}; {share}, for {axes.time_text(running.lost_ns)} in the median."
     return f"{text}; {share}." if pd.notna(running.stopped_share) else f"{text}."

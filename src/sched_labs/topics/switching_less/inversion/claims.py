@@ -109,7 +109,7 @@ def _dear_without_a_waiter(table: pd.DataFrame) -> Verdict:
     row, plain = _row(table, situation, "inherit"), _row(table, situation, "mutex")
     least, most = _times(row, plain, "lock")
     raised = table[table.lock == "raise"]
-    reason = f"{ns(row.lock_ns)} with inheritance, {ns(plain.lock_ns)} with an ordinary mutex"
+    reason = f"{ns(row.lock_ns)} with inheritance, {ns(plain.lock_ns)} with an ordinary mutex ({situation})"
     reason += f", {ns(raised.lock_ns.iloc[0])} where the holder is raised by hand." if len(raised) else "."
     unclear = f"The interval, {count(least)} to {count(most)} times, spans twice:"
     return holds_or_fails(least > 2, most < 2, reason, unclear)
