@@ -70,7 +70,10 @@ def _even_is_quick(table: pd.DataFrame) -> Verdict:
     )
     if own.busiest_hi_percent >= one.busiest_lo_percent:
         shares = " and ".join(between(row, "busiest", "percent", count) for row in (own, one))
-        raise CannotTell(f"The busiest workers' shares overlap in percent ({shares}): {reason}")
+        raise CannotTell(
+            f"The busiest worker's percentage is not surely smaller with a socket for each ({shares}): "
+            f"{reason}"
+        )
     unclear = (
         f"The intervals allow either ({count(least)} to {count(most)} times as long with a socket for each):"
     )

@@ -113,8 +113,9 @@ def _counting_tells(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This kernel does not tell the machine's switches.")
     most = others["machine_switches_hi_per_s"].max()
     reason = (
-        f"The whole machine switched {switched['machine_switches_per_s']:,.0f} times a second with a partner "
-        f"who touches memory, and up to {others['machine_switches_per_s'].max():,.0f} without a partner."
+        f"In the median the whole machine switched {switched['machine_switches_per_s']:,.0f} times a second "
+        f"with a partner who touches memory, and up to {others['machine_switches_per_s'].max():,.0f} without "
+        "a partner."
     )
     as_many = bare["machine_switches_lo_per_s"] > 0.5 * switched["machine_switches_hi_per_s"]
     if as_many and bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:

@@ -113,7 +113,9 @@ def _thirty_two_thousand(table: pd.DataFrame) -> Verdict:
     this user's limits.  Opponent: a distribution sets them otherwise.
     """
     one = table.iloc[0]
-    reason = f"The first limit here is {one.binding_limit}, after {one.binding_threads:,.0f} more threads"
+    reason = (
+        f"The first limit here is {one.binding_limit}, after about {one.binding_threads:,.0f} more threads"
+    )
     if one.started_threads == one.started_threads:  # not missing: the limit was hit
         count, reason = one.started_threads, f"{reason}; {one.started_threads:,.0f} could be started."
         return Verdict(HOLDS if 28_000 <= count <= 33_000 else FAILS, reason)

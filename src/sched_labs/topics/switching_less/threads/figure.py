@@ -182,6 +182,6 @@ def draw_creation(result: Drawable, recorded: Drawable | None, predictions: Pred
         predictions=predictions,
         alt="Dot plot on a logarithmic axis.",
         caption=f"To start and to end, {said}; the first limit here is {table.binding_limit.iloc[0]}, "
-        f"after {int(table.binding_threads.iloc[0]):,} more threads.",
+        f"after about {int(table.binding_threads.iloc[0]):,} more threads.",
         title="Time to start a thread and a process",
     )
