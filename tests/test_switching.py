@@ -306,7 +306,7 @@ def test_a_note_names_the_limit_that_bounds_and_not_the_first(monkeypatch: pytes
     monkeypatch.setattr(threads, "limits", lambda: table)
     run = threads.memory(profile="tiny", trials=1, threads=50, save=False, progress=False)
     assert run.parameters["threads"] == 30
-    assert any("30 keep clear of this machine's limits (memory" in note.text for note in run.notes)
+    assert any("30 keep clear of the limits here (memory" in note.text for note in run.notes)
 
 
 def test_threads_that_a_user_runs_already_count_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,7 +201,7 @@ def memory(
     if threads > most:
         run.note(
             "missing",
-            f"{threads:,} threads were asked for; {most:,} keep clear of this machine's limits "
+            f"{threads:,} threads were asked for; {most:,} keep clear of the limits here "
             f"({_kept_clear().idxmin()}).",
         )
         threads = most
