@@ -270,9 +270,11 @@ def test_one_trial_has_no_interval_and_no_floor_and_is_drawn() -> None:
 
 
 def test_caches_of_the_machine_are_marked_where_the_axis_reaches() -> None:
-    texts = {text.get_text() for text in figures.draw(made_warmup()).mpl.axes[0].texts}
+    figure = figures.draw(made_warmup())
+    texts = {text.get_text() for text in figure.mpl.axes[0].texts}
     assert {"L1d 48 KiB", "L2 1 MiB"} <= texts
     assert "L3 32 MiB" not in texts  # the sweep ends at 2 MiB
+    assert figure.alt.endswith("Caches: L1d 48 KiB, L2 1 MiB.")
     unknown = figures.draw(made_warmup(l1d_bytes=None, l2_bytes=None, l3_bytes=None))
     assert not any("L1d" in text.get_text() for text in unknown.mpl.axes[0].texts)
 

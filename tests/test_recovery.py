@@ -75,7 +75,7 @@ def test_a_floor_above_5_percent_leaves_recovery_open() -> None:
     row = made([falling()] * 5, clock_read_ns=60).summary().iloc[0]
     assert row.floor_ratio == 0.06 and np.isnan(row.recovered_ns) and not row.recovered
     figure = figures.draw(made([falling()] * 5, clock_read_ns=60))
-    assert "the noise hides it for 64 KiB" in figure.caption and "the noise, 6%, hides when" in figure.alt
+    assert "the noise hides it for 64 KiB" in figure.caption and "the noise, 6.0%, hides when" in figure.alt
 
 
 def test_a_switch_that_costs_nothing_is_not_seen() -> None:

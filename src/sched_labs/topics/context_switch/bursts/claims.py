@@ -59,8 +59,8 @@ def _even_costs_the_same_after_any_work(table: pd.DataFrame) -> Verdict:
     found = _spaced(table)
     near, peak = found.iloc[0], _peak(found)
     reason = (
-        f"after {ns(near.spacing_ns)} of its own work a switch costs the thread {ns(near.extra_ns)}, after "
-        f"{ns(peak.spacing_ns)} {ns(peak.extra_ns)}."
+        f"after {ns(near.spacing_ns)} of its own work a switch costs the thread {ns(near.extra_ns)} of "
+        f"warm-up, after {ns(peak.spacing_ns)} {ns(peak.extra_ns)}."
     )
     # "As much" is taken as within a factor of two.
     if near.extra_lo_ns >= 0.5 * peak.extra_hi_ns:

@@ -157,7 +157,7 @@ def _word(row: Any) -> str:
     if row.recovered:
         return f"{start}, within 5 % after {axes.time_text(row.recovered_ns)}"
     if row.floor_ratio > recovery.NEAR:
-        return f"{start}; the noise, {row.floor_ratio:.0%}, hides when it comes within 5 %"
+        return f"{start}; the noise, {row.floor_ratio:.1%}, hides when it comes within 5 %"
     return f"{start}, not seen to come within 5 %"
 
 

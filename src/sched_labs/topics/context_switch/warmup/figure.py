@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,12 +87,14 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         if handles:
             drawing.legend(handles=handles, loc="outside upper left", ncols=2)
         drawing.draw_without_rendering()
-        axes.mark_x(stack[0], axes.caches(result.machine))
+        left, right = stack[0].get_xlim()
+        marks = {name: x for name, x in axes.caches(result.machine).items() if left <= x <= right}
+        axes.mark_x(stack[0], marks)
         for ax, access in zip(stack, names, strict=True):
             _name(ax, table[table["access"] == access])
     return Figure(
         drawing,
-        alt=_alt(result, table),
+        alt=_alt(table, marks),
         caption=_caption(table),
         data=table,
         title="Cost of a context switch against the working set",
@@ -327,7 +329,7 @@ def _caption(table: pd.DataFrame) -> str:
     return f"{sentence}."
 
 
-def _alt(result: Drawable, table: pd.DataFrame) -> str:
+def _alt(table: pd.DataFrame, marks: Collection[str]) -> str:
     sizes = table["working_set_bytes"]
     parts = [
         "Line plots with logarithmic axes, one for each access pattern: time that one switch costs against "
@@ -343,9 +345,8 @@ def _alt(result: Drawable, table: pd.DataFrame) -> str:
             for row in each(rows)
         )
         parts.append(f"Warm-up with {access} access: {values}.")
-    known = axes.caches(result.machine)
-    if known:
-        parts.append(f"Caches: {', '.join(known)}.")
+    if marks:
+        parts.append(f"Caches: {', '.join(marks)}.")
     return " ".join(parts)
 
 
