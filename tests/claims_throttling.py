@@ -372,7 +372,7 @@ CASES: list[Case] = [
     ("000-102", UNKNOWN, [service(throttled=0), free(waiting=30)], "may have been busy"),
     ("000-102", UNKNOWN, [free()], "did not measure a quota"),
     ("002-093", HOLDS, [service(), USUAL], "20 % of the requests, densest near 60 ms"),
-    ("002-093", FAILS, [service(beyond=0.5, mode=NAN), USUAL], "0.5 % of the requests"),
+    ("002-093", FAILS, [service(beyond=0.5, mode=NAN), USUAL], "longer than 99 % do without a limit."),
     ("002-093", UNKNOWN, [service(beyond=2, mode=NAN), USUAL], "too few"),
     ("002-093", UNKNOWN, [service(mode=6), USUAL], "end of the first hill"),
     ("002-093", UNKNOWN, [service(mode=7.5), USUAL], "5 ms (interval 4 ms to 6 ms)"),

@@ -20,7 +20,7 @@ from sched_labs.steer import placement
 
 # What is done for the victim, and what the intruders may do.
 CONDITIONS = {
-    "alone": "nobody else wants a CPU",
+    "alone": "there is no intruder",
     "affinity": "the victim is pinned, intruders go anywhere",
     "cpusets": "the victim has a cpuset, the intruders have one with the other CPUs",
     "outside": "the victim has a cpuset, the intruders are in none",

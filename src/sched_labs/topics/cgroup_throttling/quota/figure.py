@@ -130,7 +130,7 @@ def _timeline(ax: Axes, line: pd.DataFrame, period: float) -> list[Any]:
     if line["stall"].any():
         handles.append(Patch(color=stall, label="held back by the limit"))
     if ((line["gap_ns"] > 0) & ~line["stall"]).any():
-        handles.append(Patch(color=other, label="off the CPU for another reason"))
+        handles.append(Patch(color=other, label="off the CPU, no stall counted"))
     return handles
 
 

@@ -76,9 +76,10 @@ def _second_mode(table: pd.DataFrame) -> Verdict:
         if row.second_mode_ns < HILL * none.p99_hi_ns:
             raise CannotTell(f"They may be the end of the first hill: {reason}")
         return Verdict(HOLDS, reason)
+    reason = f"{row.beyond_percent:.1f} % of the requests took longer than 99 % do without a limit"
     if row.beyond_percent <= 1:
-        return Verdict(FAILS, f"{row.beyond_percent:.1f} % of the requests were later than without a limit.")
-    raise CannotTell(f"{row.beyond_percent:.1f} % of the requests were later than without a limit: too few.")
+        return Verdict(FAILS, f"{reason}.")
+    raise CannotTell(f"{reason}: too few.")
 
 
 def _no_bursts(table: pd.DataFrame) -> Verdict:
