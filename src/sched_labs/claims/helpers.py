@@ -49,10 +49,17 @@ def above(low: float, high: float, bound: float, reason: str) -> Verdict:
     raise CannotTell(f"The interval spans {number_text(bound, 2)}: {reason}")
 
 
-def within(low: float, high: float, least: float, most: float, reason: str) -> Verdict:
+def within(
+    low: float,
+    high: float,
+    least: float,
+    most: float,
+    reason: str,
+    said: Callable[[float], str] | None = None,
+) -> Verdict:
     """Holds where the interval lies inside the limits, fails where it lies outside.
 
-    CannotTell where it spans one of them, or there is none.
+    CannotTell where it spans one of them, or there is none; `said` puts its ends into words for that.
     """
     if math.isnan(low) or math.isnan(high):
         raise CannotTell("This run saw too few waits for it.")
@@ -60,7 +67,8 @@ def within(low: float, high: float, least: float, most: float, reason: str) -> V
         return Verdict(HOLDS, reason)
     if high < least or low > most:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The interval spans a limit: {reason}")
+    ends = f", {said(low)} to {said(high)}," if said else ""
+    raise CannotTell(f"The interval{ends} spans a limit: {reason}")
 
 
 def more_than(one: tuple[float, float], other: tuple[float, float], reason: str) -> Verdict:

@@ -58,7 +58,8 @@ def _a_turn_is_a_slice(table: pd.DataFrame) -> Verdict:
     )
     if not math.isnan(few.tick_ns):
         reason += f", and its tick comes every {ns(few.tick_ns)}"
-    return within(few.stint_lo_ns, few.stint_hi_ns, 0.8 * few.slice_ns, 1.25 * few.slice_ns, f"{reason}.")
+    limits = 0.8 * few.slice_ns, 1.25 * few.slice_ns
+    return within(few.stint_lo_ns, few.stint_hi_ns, *limits, f"{reason}.", ns)
 
 
 def _queue_times_slice(table: pd.DataFrame) -> Verdict:
@@ -119,7 +120,7 @@ def _four_wait_4_5_ms(table: pd.DataFrame) -> Verdict:
     """
     cell = _among(table, 4)
     reason = f"among 4 hogs a stint lasts {ns(cell.stint_p50_ns)} and a wait {ns(cell.gap_p50_ns)}."
-    return within(cell.gap_lo_ns, cell.gap_hi_ns, 3.6e6, 5.4e6, reason)
+    return within(cell.gap_lo_ns, cell.gap_hi_ns, 3.6e6, 5.4e6, reason, ns)
 
 
 def _knobs_change_little(table: pd.DataFrame) -> Verdict:
@@ -137,7 +138,7 @@ def _knobs_change_little(table: pd.DataFrame) -> Verdict:
     if not (math.isfinite(longer.gap_hi_ns) and math.isfinite(plain.gap_hi_ns)):
         raise CannotTell(f"One trial says nothing about how trials vary: {reason}")
     ends = longer.gap_lo_ns / plain.gap_hi_ns, longer.gap_hi_ns / plain.gap_lo_ns
-    return within(*ends, 0.6, 1.4, reason)
+    return within(*ends, 0.6, 1.4, reason, lambda times: f"{times:.2f} times")
 
 
 def _own_slice(table: pd.DataFrame) -> Verdict:
