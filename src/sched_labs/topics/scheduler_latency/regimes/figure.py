@@ -189,8 +189,9 @@ def _caption(summary: pd.DataFrame) -> str:
     pinned = _half(summary, "yield", "pinned", "oversubscribed")
     if math.isfinite(pinned):
         start = "half" if parts else "Half"
+        workers = summary.query("placement == 'pinned' and regime == 'oversubscribed'")["workers"].iloc[0]
         parts.append(
-            f"{start} of the waits of yielding workers crowded on one CPU took at most "
+            f"{start} of the waits of {workers} yielding workers on one CPU took at most "
             f"{axes.time_text(pinned)}"
         )
     if not parts:
