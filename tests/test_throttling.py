@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -398,6 +399,13 @@ def test_an_owner_and_its_intruders() -> None:
     assert figure.caption.startswith("Of its CPU the thread had") and "nan" not in figure.alt
     with pytest.raises(ParameterError, match="no axis on this figure"):
         result.plot(predictions=[figures.Prediction(1, "ms")])
+
+
+def test_many_cpus_do_not_mean_more_intruders_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = SimpleNamespace(survey=lambda: SimpleNamespace(cpus_allowed=list(range(64))))
+    monkeypatch.setattr(isolation, "machine", large)
+    result = isolation.cpuset(conditions=["alone"], profile="tiny", save=False, progress=False)
+    assert result.parameters["intruders"] == isolation.MOST_INTRUDERS
 
 
 # --- parameters, and machines without groups ---

@@ -28,6 +28,7 @@ CONDITIONS = {
     "partition": "the victim's cpuset is an isolated partition, the intruders are in none",
 }
 GAP_US = 200
+MOST_INTRUDERS = 64
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -77,7 +78,7 @@ def cpuset(
     """Give a thread that never sleeps a CPU, by affinity, cpuset or partition, and let intruders try for it.
 
     conditions   of alone, affinity, cpusets, outside, outside_pinned, partition
-    intruders    threads that never sleep; default: two for each CPU
+    intruders    threads that never sleep; default: two for each CPU, and no more than 64
     trials, duration_s   how often each condition is run, and for how long
 
     Data: one row per run of the victim: condition, trial, elapsed_ns, cpu_ns, involuntary, gaps (of more than
@@ -87,9 +88,9 @@ def cpuset(
     """
     checks.words("conditions", conditions, CONDITIONS)
     cpus = machine.survey().cpus_allowed
-    intruders = 2 * len(cpus) if intruders is None else intruders
-    if not 1 <= intruders <= 64:
-        raise ParameterError(f"intruders must be 1 to 64, not {intruders!r}.")
+    intruders = min(2 * len(cpus), MOST_INTRUDERS) if intruders is None else intruders
+    if not 1 <= intruders <= MOST_INTRUDERS:
+        raise ParameterError(f"intruders must be 1 to {MOST_INTRUDERS}, not {intruders!r}.")
     trials = run.choose(tiny=2, quick=3, full=9) if trials is None else trials
     duration_s = run.choose(tiny=0.1, quick=0.2, full=1.0) if duration_s is None else duration_s
     if trials < 1 or not 0.05 <= duration_s <= 60:
