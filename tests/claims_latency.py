@@ -112,6 +112,7 @@ def late(
         "wakes": 300,
         "worker_cpu_percent": cpu,
         "used_percent": 99.0,
+        "at_home_percent": 100.0,
     }
 
 
@@ -400,6 +401,8 @@ CASES: list[Case] = [
     ("002-050", FAILS, both(13e6, 3e5), "43 times"),
     ("002-050", HOLDS, both(6e5, 3e5), "2 times"),
     ("002-050", UNKNOWN, both(9e5, 3e5, 0.3), "spans"),
+    ("002-050", FAILS, [*both(6e5, 3e5), late("DEADLINE", "heavy", 2e4, 3e4)], "under DEADLINE: 20 times"),
+    ("002-050", UNKNOWN, [late("OTHER", "heavy", 2e6, 9e6)], "no heavy worker under a real-time policy"),
     ("002-050", UNKNOWN, beside(both(13e6, 3e5), wakes_per_trial=20), "20 wake-ups in a trial"),
     ("002-053", UNKNOWN, beside(fair(13e6, 4e6), wakes_per_trial=99), "no one in a hundred"),
     ("002-053", FAILS, fair(13e6, 4e6), "4 ms with nice -10"),
@@ -414,6 +417,7 @@ CASES: list[Case] = [
     ("002-082", FAILS, [late("OTHER", "light", 18e3, 4e6)], "within 18 µs beside hogs"),
     ("002-082", HOLDS, [late("OTHER", "light", 4e6, 9e6)], "within 4 ms"),
     ("002-082", UNKNOWN, [late("OTHER", "light", 5e5, 9e6)], "Between"),
+    ("002-082", UNKNOWN, [late("OTHER", "light", 4e6, 9e6), late("FIFO", "light", 3e6, 8e6)], "within 3 ms"),
     ("002-124", UNKNOWN, got(18.7, 19), "the hogs had, a heavy worker used 18.7 % under OTHER, 19.0 %"),
     ("002-124", FAILS, got(8, 19), "8.0 %"),
     ("002-124", UNKNOWN, got(14, 20), "14.0 %"),

@@ -104,7 +104,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         ax.set_xlim(0, 1)
         ax.set_ylim(rows, 0)
         ax.set_axis_off()
-        shown = [state for state in _LOOKS if (table["state"] == state).any()]
+        drawn = table.loc[table["right_share"] - table["left_share"] >= _THIN, "state"]
+        shown = [state for state in _LOOKS if (drawn == state).any()]
         handles = [Patch(color=style.colour(_LOOKS[state][1]), label=_LOOKS[state][0]) for state in shown]
         drawing.legend(handles=handles, loc="outside upper left")
         drawing.draw_without_rendering()

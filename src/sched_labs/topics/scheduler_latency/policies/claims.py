@@ -13,12 +13,13 @@ from sched_labs.claims.helpers import (
     had_the_cpus,
     holds_or_fails,
     one_row,
+    some,
     tail_ratio,
     within,
 )
 from sched_labs.core.words import number_text
 
-from .experiment import FEWEST_FOR_TAIL, LOADS
+from .experiment import FEWEST_FOR_TAIL, LOADS, away
 
 
 def _worker(table: pd.DataFrame, policy: str, load: str) -> pd.Series:
@@ -87,16 +88,21 @@ def _enough_wakes(cell: pd.Series) -> None:
 
 
 def _three_times_at_most(table: pd.DataFrame) -> Verdict:
-    """Statistic: ratio of p99, by interval.  Control: OTHER in turns with FIFO.  Design: the heavy worker,
-    whose share is used up.  Opponent: a light one gains little: the sentence says at most.
+    """Statistic: ratio of p99 under the best real-time policy, by interval.  Control: OTHER in turns with it.
+    Design: the heavy worker, whose share is used up.  Opponent: a light one gains little: the sentence says
+    at most.
     """
-    plain, fifo = _worker(table, "OTHER", "heavy"), _worker(table, "FIFO", "heavy")
+    plain = _worker(table, "OTHER", "heavy")
     _enough_wakes(plain)
-    least, most = tail_ratio(plain, fifo)
+    others = table[(table["load"] == "heavy") & table["policy"].isin(["FIFO", "RR", "DEADLINE"])]
+    others = some(others[~away(others)], "This run has no heavy worker under a real-time policy.")
+    best = others.sort_values("p99_ns").iloc[0]
+    had_the_cpus(best)
+    least, most = tail_ratio(plain, best)
     reason = (
         f"one in a hundred of a heavy worker's wake-ups is {ns(plain.p99_ns)} late or more under OTHER, "
-        f"{ns(fifo.p99_ns)} under FIFO: "
-        f"{number_text(plain.p99_ns / fifo.p99_ns, 2)} times (interval {number_text(least, 2)} to "
+        f"{ns(best.p99_ns)} under {best.policy}: "
+        f"{number_text(plain.p99_ns / best.p99_ns, 2)} times (interval {number_text(least, 2)} to "
         f"{number_text(most, 2)})."
     )
     return within(least, most, 0, 3, reason)
@@ -146,15 +152,19 @@ def _heavy_loses_cpu(table: pd.DataFrame) -> Verdict:
 
 
 def _sleeper_fails_the_test(table: pd.DataFrame) -> Verdict:
-    """Statistic: median lateness of the light worker.  Control: hogs of equal weight in its group.
-    Design: it uses 2 % of the CPU.  Opponent: under EEVDF there is no such test; what is judged is the
-    wait.
+    """Statistic: median lateness of the light worker.  Control: FIFO, which waits for no hog: a timer may be
+    late, too.  Design: it uses 2 % of the CPU.  Opponent: under EEVDF there is no such test; what is judged
+    is the wait.
     """
     cell = _worker(table, "OTHER", "light")
     reason = (
         f"under OTHER half of a light worker's wake-ups ran within {ns(cell.p50_ns)} beside hogs "
         f"(interval {between(cell, 'p50', 'ns')})."
     )
+    fifo = table[(table["policy"] == "FIFO") & (table["load"] == "light")]
+    if cell.p50_lo_ns > 1e6 and (fifo["p50_hi_ns"] > 1e5).any():
+        late = ns(fifo["p50_ns"].iloc[0])
+        raise CannotTell(f"Under FIFO, which waits for no hog, half ran within {late}: {reason}")
     return holds_or_fails(cell.p50_lo_ns > 1e6, cell.p50_hi_ns < 1e5, reason, "Between at once and a slice:")
 
 
