@@ -46,7 +46,7 @@ def _misses_the_run_delay(table: pd.DataFrame) -> Verdict:
         return Verdict(FAILS, reason)
     if 0.8 <= missed / open_.run_delay_ns <= 1.25:
         return Verdict(HOLDS, reason)
-    raise CannotTell(reason)
+    raise CannotTell(f"Neither alike nor five times apart: {reason}")
 
 
 CLAIMS = [

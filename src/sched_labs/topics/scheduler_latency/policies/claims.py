@@ -147,7 +147,7 @@ def _heavy_loses_cpu(table: pd.DataFrame) -> Verdict:
         asked = float(fifo["worker_cpu_percent"].iloc[0])
         reason += f"; under FIFO, where it waits for no normal thread, it used {asked:.1f} %"
     if 0.7 * asked <= cell.worker_cpu_percent < 0.85 * asked:
-        raise CannotTell(f"{reason}.")
+        raise CannotTell(f"15 to 30 % less is taken for neither: {reason}.")
     return yes(cell.worker_cpu_percent < 0.7 * asked, f"{reason}.")
 
 

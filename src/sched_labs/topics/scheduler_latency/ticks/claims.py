@@ -81,7 +81,7 @@ def _tick_takes_80_us(table: pd.DataFrame) -> Verdict:
     row = _kernels_tick(table)
     reason = f"half of the regular gaps take {ns(row.in_phase_p50_ns)} or less."
     if 40e3 <= row.in_phase_p50_ns < 60e3:
-        raise CannotTell(reason)
+        raise CannotTell(f"40 to 60 µs is taken for neither: {reason}")
     return yes(60e3 <= row.in_phase_p50_ns <= 120e3, reason)
 
 
