@@ -90,7 +90,7 @@ def _stops_everybody(table: pd.DataFrame) -> Verdict:
 
 def _burst_helps(table: pd.DataFrame) -> Verdict:
     """Statistic: p90 of the waits, by interval.  Control: no quota; and a quota without a burst, where the
-    wait is long.  Design: the holder is meant to need less than its quota and what was saved up.  Opponent: one
+    wait is long.  Design: the holder shall need less than its quota and what was saved up.  Opponent: one
     that needs more is stopped all the same; hence the CPU time of its holds.
     """
     plain, alone = _long_without_help(table), one_row(table, situation="mutex")
