@@ -58,7 +58,7 @@ def play(name: str, cause: str, seed: int) -> dict[str, Any]:
         pytest.MonkeyPatch.context() as patch,
         started(Path(folder), patch, name, "--seed", str(seed), "--cause", cause) as room,
     ):
-        blamed, value = incident_players.by_the_book(room.status())
+        blamed, value = incident_players.by_the_book(room.status)
         status = room.status()  # of the seconds in which that player looked
         said = room.say("answer", blamed, "--evidence", f"{value:.2f}")
         return {

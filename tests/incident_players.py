@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,16 +83,17 @@ def throttled(group: str | None) -> tuple[int, int]:
 
 
 class Seen:
-    """What a look of some seconds at the service and its neighbours says."""
+    """What a look of some seconds at the service and its neighbours says.
 
-    def __init__(self, status: dict[str, Any]) -> None:
-        self.programs = {
-            one["name"]: {**one, **status["now"]["programs"][role]}
-            for role, one in status["programs"].items()
-        }
+    ask   how to read the dashboard; `status` is what it says of the seconds of the look
+    """
+
+    def __init__(self, ask: Callable[[], dict[str, Any]]) -> None:
+        status = ask()
         service = status["programs"]["service"]["name"]
-        self.pid = pid = int(self.programs[service]["pid"])
-        self.others = {name: int(one["pid"]) for name, one in self.programs.items() if name != service}
+        pids = {one["name"]: int(one["pid"]) for one in status["programs"].values()}
+        self.pid = pid = pids.pop(service)
+        self.others = pids
         before = {name: scheduled(other) for name, other in {service: pid, **self.others}.items()}
         switches = {tid: switched(pid, tid) for tid in tids(pid)}
         memory, periods, begin = faults(pid), throttled(status["group"]), time.monotonic()
@@ -105,6 +107,11 @@ class Seen:
                 asleep[tid, kind(read(f"/proc/{pid}/task/{tid}/wchan"))] += 1
             time.sleep(_EACH_S)
         length = time.monotonic() - begin
+        self.status = ask()
+        self.programs = {
+            one["name"]: {**one, **self.status["now"]["programs"][role]}
+            for role, one in self.status["programs"].items()
+        }
         self.stopped = stopped / looks
         self.asleep = {key: count / looks for key, count in asleep.items()}
         went = {tid: switched(pid, tid) for tid in switches}
@@ -152,9 +159,11 @@ def kind(wchan: str) -> str:
     return "else"
 
 
-def by_the_book(status: dict[str, Any]) -> tuple[str, float]:
+def by_the_book(ask: Callable[[], dict[str, Any]]) -> tuple[str, float]:
     """(cause, evidence), in the order of book/incident-room.md."""
-    places, seen = status["now"]["places"], Seen(status)
+    seen = Seen(ask)
+    status = seen.status
+    places = status["now"]["places"]
     service = status["programs"]["service"]["name"]
     where = max(places, key=lambda key: places[key])
     if where == "not_sent":

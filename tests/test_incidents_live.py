@@ -163,7 +163,7 @@ def test_the_symptom_is_there_and_stays_and_a_placebo_does_not_help(room: Room) 
 def test_who_follows_the_books_order_finds_the_cause_and_proves_it(room: Room) -> None:
     """Twice, as other programs may come in between; `benchmarks/incidents.py` counts how often it works."""
     for last in (False, True):
-        cause, value = incident_players.by_the_book(room.status())
+        cause, value = incident_players.by_the_book(room.status)
         said = room.say("answer", cause, "--evidence", f"{value:.2f}")
         if said.returncode == 0:
             return
