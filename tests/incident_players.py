@@ -91,7 +91,8 @@ class Seen:
     def __init__(self, ask: Callable[[], dict[str, Any]]) -> None:
         status = ask()
         service = status["programs"]["service"]["name"]
-        pids = {one["name"]: int(one["pid"]) for one in status["programs"].values()}
+        now = status["now"]["programs"]
+        pids = {one["name"]: int(now[role]["pid"]) for role, one in status["programs"].items()}
         self.pid = pid = pids.pop(service)
         self.others = pids
         before = {name: scheduled(other) for name, other in {service: pid, **self.others}.items()}
