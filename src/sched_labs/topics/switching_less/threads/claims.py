@@ -110,7 +110,8 @@ def _ten_us(table: pd.DataFrame) -> Verdict:
 
 def _thirty_two_thousand(table: pd.DataFrame) -> Verdict:
     """Statistic: the first limit that binds.  Control: what could be started, where it was hit.  Design:
-    this user's limits.  Opponent: a distribution sets them otherwise.
+    this user's limits.  Opponent: a distribution sets them otherwise; memory may be enough
+    for more.
     """
     one = table.iloc[0]
     reason = (
@@ -119,6 +120,8 @@ def _thirty_two_thousand(table: pd.DataFrame) -> Verdict:
     if one.started_threads == one.started_threads:  # not missing: the limit was hit
         count, reason = one.started_threads, f"{reason}; {one.started_threads:,.0f} could be started."
         return Verdict(HOLDS if 28_000 <= count <= 33_000 else FAILS, reason)
+    if one.binding_threads < 25_000 and one.binding_limit.startswith("memory"):
+        raise CannotTell(f"{reason}, and a thread may take less.")
     if not 25_000 <= one.binding_threads <= 40_000:
         return Verdict(FAILS, f"{reason}.")
     raise CannotTell(f"{reason}; that fits, and no limit was hit in this run.")

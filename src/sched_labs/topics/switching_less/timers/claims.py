@@ -9,6 +9,7 @@ from sched_labs.claims.helpers import between, count, one_row
 
 SOON_NS = 250_000.0  # a quarter of the shortest tick, with HZ=1000
 APART_NS = 200_000.0  # twice the quiet that ends a burst: closer times may make one by themselves
+TIMES = {"own": "own times", "together": "the same times"}
 
 
 def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
@@ -53,7 +54,7 @@ def _together_is_cheaper(table: pd.DataFrame) -> Verdict:
     if any(one.cpu_ns_lo_per_event > row.cpu_ns_hi_per_event for row in each):
         return Verdict(FAILS, reason)
     spans = [row for row in each if one.cpu_ns_hi_per_event >= row.cpu_ns_lo_per_event]
-    ends = " and ".join(between(row, "cpu_ns", "per_event") for row in spans)
+    ends = " and ".join(f"{between(row, 'cpu_ns', 'per_event')} at {TIMES[str(row.by)]}" for row in spans)
     raise CannotTell(
         f"One timer's interval ({between(one, 'cpu_ns', 'per_event')}) overlaps with {ends}. {reason}"
     )
