@@ -284,6 +284,7 @@ CFS_KNOBS = {"latency_ns": 6_000_000, "min_granularity_ns": 750_000, "wakeup_gra
 CFS = {"kernel.scheduler": "CFS", "kernel.release": "6.1.2", "kernel.hz": 250, "cpu.count": 1}
 TOLD = CFS | {f"tunable.{name}": value for name, value in CFS_KNOBS.items()}
 OPEN = {"kernel.debugfs": True}
+EXT = EEVDF | {"kernel.scheduler": "sched_ext (lavd)", "tunable.features": "PLACE_LAG"}
 REAL_TIME = {
     "tunable.rr_timeslice_ms": 100,
     "tunable.rt_period_us": 1_000_000,
@@ -316,6 +317,7 @@ H, F, U = claims_kernels.HOLDS, claims_kernels.FAILS, claims_kernels.UNKNOWN
     [
         ("000-109", H, CFS, PROMPT, {}),
         ("000-109", F, EEVDF, PROMPT, {}),
+        ("000-109", U, EXT, PROMPT, {}),
         ("002-082", H, EEVDF, [200_000] * 6 + [1_000] * 1, {}),
         ("002-082", F, EEVDF, LATE, {}),
         ("002-082", U, EEVDF, [200_000] * 500 + [1_000] * 500, {}),
@@ -329,6 +331,7 @@ H, F, U = claims_kernels.HOLDS, claims_kernels.FAILS, claims_kernels.UNKNOWN
         ("002-081", F, CFS | {"tunable.features": "NO_GENTLE_FAIR_SLEEPERS"}, PROMPT, {}),
         ("002-081", F, EEVDF, PROMPT, {}),
         ("002-081", U, CFS, PROMPT, {}),
+        ("002-081", U, EXT, PROMPT, {}),
         ("002-017", H, TOLD, PROMPT, {}),
         ("002-017", F, EEVDF, PROMPT, {}),
         ("002-017", U, CFS, PROMPT, {}),
@@ -348,6 +351,7 @@ H, F, U = claims_kernels.HOLDS, claims_kernels.FAILS, claims_kernels.UNKNOWN
         ("002-045", F, CFS | REAL_TIME | NO_LIMIT, PROMPT, {}),
         ("002-045", F, EEVDF | REAL_TIME | SERVER | OPEN, PROMPT, {}),
         ("002-045", U, EEVDF | REAL_TIME, PROMPT, {}),
+        ("002-045", U, EXT | REAL_TIME, PROMPT, {}),
         ("002-045", U, EEVDF | REAL_TIME | OPEN | {"tunable.fair_server_runtime_ns": 0}, PROMPT, {}),
         ("000-099", H, CFS | {"kernel.sched_debug": "/proc/sched_debug"}, PROMPT, {}),
         ("000-099", F, CFS | {"kernel.sched_debug": "/sys/kernel/debug/sched/debug"}, PROMPT, {}),
@@ -361,6 +365,7 @@ H, F, U = claims_kernels.HOLDS, claims_kernels.FAILS, claims_kernels.UNKNOWN
         ("002-102", H, EEVDF, PROMPT, {}),
         ("002-102", F, EEVDF | {"kernel.release": "6.5.0"}, PROMPT, {}),
         ("002-102", U, EEVDF, PROMPT, {"sources": {"kernel.scheduler": "kernel release only"}}),
+        ("002-102", U, EXT, PROMPT, {}),
         ("002-051", H, TOLD, PROMPT, {}),
         ("002-051", F, TOLD | {"tunable.latency_ns": 12_000_000, "cpu.count": 2}, PROMPT, {}),
         ("002-051", F, EEVDF, PROMPT, {}),

@@ -53,7 +53,10 @@ class Evidence:
 
     @property
     def eevdf(self) -> bool:
-        return bool(self.fact("kernel.scheduler") == "EEVDF")
+        name = self.fact("kernel.scheduler")
+        if name not in ("CFS", "EEVDF"):  # a sched_ext scheduler, which is neither
+            raise CannotTell(f"Here {name} picks among ordinary threads.")
+        return bool(name == "EEVDF")
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def _alt(means: pd.DataFrame, first: str = "as it is") -> str:
     for head, rows in means.groupby("head", sort=False):
         names = [first if off == NOTHING else _row(off) for off in rows.off]
         said = ", ".join(
-            f"{name} {waited:.1f} %" for name, waited in zip(names, rows.waited_percent, strict=True)
+            f"{name} {waited:.0f} %" for name, waited in zip(names, rows.waited_percent, strict=True)
         )
         told.append(f"{head}, on average: {said}.")
     return " ".join(told)
