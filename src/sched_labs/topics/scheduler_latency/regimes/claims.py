@@ -38,7 +38,7 @@ def _yield_wakes(table: pd.DataFrame) -> Verdict:
         "sched_yield led to a switch."
     )
     if 0.1 <= share <= 0.9:
-        raise CannotTell(reason)
+        raise CannotTell(f"Neither nearly all nor next to none: {reason}")
     return yes(share > 0.9, reason)
 
 
@@ -52,7 +52,7 @@ def _matched_yielders_wait(table: pd.DataFrame) -> Verdict:
     _had_the_cpus(cell)
     reason = f"{cell.switched_share:.1%} of the sched_yield calls led to a switch."
     if 0.1 <= cell.switched_share <= 0.5:
-        raise CannotTell(reason)
+        raise CannotTell(f"No more than half, but a tenth or more: {reason}")
     return yes(cell.switched_share > 0.5, reason)
 
 
@@ -84,7 +84,7 @@ def _yield_like_sleep(table: pd.DataFrame) -> Verdict:
         f"yield ended with a wait, and there were {waits:.2f} waits a round for those that sleep."
     )
     if waits < 0.5 or 0.1 <= yielding.switched_share <= 0.5:
-        raise CannotTell(reason)
+        raise CannotTell(f"One of the two waits now and then only: {reason}")
     return yes(yielding.switched_share > 0.5, reason)
 
 
@@ -129,7 +129,7 @@ def _schedstat_sees_short_waits(table: pd.DataFrame) -> Verdict:
         f"{ns(cell.schedstat_mean_ns)} ({seen:.0%})."
     )
     if 0.5 <= seen < 0.8:
-        raise CannotTell(reason)
+        raise CannotTell(f"They differ, but not by a factor of two: {reason}")
     return yes(seen >= 0.8, reason)
 
 
@@ -145,7 +145,7 @@ def _pinned_tens_of_ms(table: pd.DataFrame) -> Verdict:
         f"99 % of the waits of {cell.workers} yielding workers on one CPU ended within {ns(cell.p99_ns)}."
     )
     if 5e6 < cell.p99_ns < 1e7:
-        raise CannotTell(reason)
+        raise CannotTell(f"Above 5 ms, but below ten: {reason}")
     if cell.p99_ns >= 1e7:
         _had_the_cpus(cell)
     return yes(cell.p99_ns >= 1e7, reason)

@@ -102,7 +102,7 @@ def _migration_cost_helps(table: pd.DataFrame) -> Verdict:
     reason = (
         f"one wake-up in a hundred took {ns(plain.p99_ns)} or more, {ns(cheap.p99_ns)} with a hundredth of "
         f"the migration cost; {plain.on_waker_percent:.1f} and {cheap.on_waker_percent:.1f} % ran on the "
-        "waker's CPU."
+        "waker's CPU. A tail below 0.7 times the other is taken for shorter."
     )
     unclear = f"The intervals allow either, {least:.2f} to {most:.2f} times as long:"
     return holds_or_fails(most < 0.7, least > 0.7, reason, unclear)
