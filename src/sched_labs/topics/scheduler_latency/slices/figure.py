@@ -192,7 +192,7 @@ def _caption(table: pd.DataFrame) -> str:
     if few.hogs == many.hogs:
         gap = axes.time_text(few.gap_p50_ns, 2)
         return f"Among {int(few.hogs)} hogs a turn takes {before}, and the wait for the next {gap}.{shared}"
-    stint = f"stays at {before}" if before == after else f"goes from {before} to {after}"
+    stint = f"stays at about {before}" if before == after else f"goes from {before} to {after}"
     return (
         f"From {int(few.hogs)} hogs to {int(many.hogs)} a turn {stint}, and the wait for "
         f"the next goes from {axes.time_text(few.gap_p50_ns, 2)} to {axes.time_text(many.gap_p50_ns, 2)}."

@@ -33,8 +33,8 @@ def _idle_is_soonest(table: pd.DataFrame) -> Verdict:
     idle, busy = _row(table, "idle"), _row(table, "spinner")
     reason = (
         f"half of the wake-ups ran within {ns(idle.p50_ns)} on the idle CPU, within {ns(busy.p50_ns)} on the "
-        f"one busy with a thread that gives way; trial by trial sooner by {ns(busy.sooner_ns)} in the "
-        f"median, interval {between(busy, 'sooner', 'ns')}."
+        "one busy with a thread that gives way; trial by trial the busy one is sooner by "
+        f"{ns(busy.sooner_ns)} in the median, interval {between(busy, 'sooner', 'ns')}."
     )
     return holds_or_fails(busy.sooner_hi_ns < 0, busy.sooner_lo_ns > 0, reason, "The interval spans zero:")
 
