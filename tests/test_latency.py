@@ -531,6 +531,9 @@ def test_no_period_where_there_is_none() -> None:
     many = np.random.default_rng(0).uniform(0, 0.4e9, 2800)
     assert np.isnan(period(np.sort(many), 0.4e9)[0])
     assert period(np.sort([*many, *comb(4e6, 0.4e9, 1)]), 0.4e9)[0] == pytest.approx(4e6, rel=0.01)
+    # Gaps that keep a distance from one another fill more teeth than as many that fall independently.
+    apart = np.cumsum(np.random.default_rng(1).gamma(8, 71e3 / 8, 5600))
+    assert np.isnan(period(apart[apart < 0.4e9], 0.4e9)[0])
     for too_short in (-5e6, 0.0, 1e6):  # others had the CPU for nearly all of the time, or past the end
         assert np.isnan(period(random, too_short)[0])
 

@@ -19,7 +19,7 @@ def _tick(table: pd.DataFrame) -> pd.Series:
         raise CannotTell(f"Something else had the CPU for {row.lost_percent:.0f} % of the time.")
     if math.isnan(row.period_ns):
         luck = ", as chance alone fills it" if row.strength >= STRONG else ""
-        raise CannotTell(f"The gaps share no period: the best comb is {row.strength:.0%} full{luck}.")
+        raise CannotTell(f"The gaps show no period: the best comb is {row.strength:.0%} full{luck}.")
     return row
 
 

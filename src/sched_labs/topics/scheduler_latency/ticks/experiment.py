@@ -204,7 +204,7 @@ def period(at_ns: NDArray[np.float64], watched_ns: float) -> tuple[float, float,
     frequency_hz = HIGHEST_HZ
     while frequency_hz > LOWEST_HZ:
         strength, phase = _filled(at_s, frequency_hz, watched_s)
-        if _stands_out(at_s, frequency_hz, watched_s, strength, phase):
+        if _stands_out(at_s, frequency_hz, watched_s, strength):
             fine = np.linspace(frequency_hz - 2 * step_hz, frequency_hz + step_hz, 61)
             tried = [(*_filled(at_s, f, watched_s), float(f)) for f in fine]
             strength, phase, frequency_hz = _shortest(max(tried), at_s, watched_s, step_hz)
@@ -214,16 +214,15 @@ def period(at_ns: NDArray[np.float64], watched_ns: float) -> tuple[float, float,
     return math.nan, 0.0, min(1.0, best[0])
 
 
-def _stands_out(
-    at_s: NDArray[np.float64], frequency_hz: float, watched_s: float, strength: float, phase: float
-) -> bool:
-    """Whether a comb is full, and the points beside its teeth are too few to fill as much of it by chance."""
+def _stands_out(at_s: NDArray[np.float64], frequency_hz: float, watched_s: float, strength: float) -> bool:
+    """Whether a comb is full, and more of it than the points would fill wherever its teeth stood."""
     if strength < STRONG:
         return False
     teeth, strength = watched_s * frequency_hz, min(1.0, strength)
-    turns = at_s * frequency_hz - phase
-    beside = int((np.abs(turns - np.round(turns)) > 1 / BINS).sum())
-    chance = 1 - math.exp(-beside / teeth * 2 / (BINS - 2))  # of a point in a tooth
+    # The part of the time with a point less than a tooth's width before: points that keep a distance from
+    # one another, as the gaps of one source may, fill more teeth than as many that fall independently.
+    covered_s = float(np.minimum(np.diff(at_s), 2 / BINS / frequency_hz).sum())
+    chance = min(1.0, covered_s / watched_s)  # of a point in a tooth
     if strength - chance < STRONG * (1 - chance):
         return False
     # Chernoff's bound: so many teeth or more have a point by chance with at most this probability.
@@ -243,8 +242,7 @@ def _shortest(
     for times in range(int(HIGHEST_HZ / comb[2]), 1, -1):
         fine = np.linspace(times * comb[2] - step_hz, times * comb[2] + step_hz, 61)
         tried = max((*_filled(at_s, f, watched_s), float(f)) for f in fine)
-        strength, phase, frequency_hz = tried
-        if _stands_out(at_s, frequency_hz, watched_s, strength, phase):
+        if _stands_out(at_s, tried[2], watched_s, tried[0]):
             return tried
     return comb
 

@@ -133,7 +133,7 @@ def _across(row: pd.Series) -> str:
 def _caption(row: pd.Series) -> str:
     took = f"{axes.number_text(row['lost_percent'], 2)} % of the time"
     if not math.isfinite(row["period_ns"]):
-        return f"The {int(row['gaps']):,} gaps took {took} and share no period."
+        return f"The {int(row['gaps']):,} gaps took {took} and show no period."
     return (
         f"The {int(row['gaps']):,} gaps took {took}; the regular ones among them come every "
         f"{axes.time_text(row['period_ns'])}, and half of these take "
