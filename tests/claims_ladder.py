@@ -27,7 +27,7 @@ def copies(warm: float, cold: float, half: float = 100) -> list[dict[str, Any]]:
 
 
 REFERENCE: list[Case] = [
-    ("004-026", HOLDS, [rung("system_call", 60, 5)], "60 ns, interval 55 ns to 65 ns"),
+    ("004-026", HOLDS, [rung("system_call", 60, 5)], "little: 60 ns, interval 55 ns to 65 ns"),
     ("004-026", FAILS, [rung("system_call", 260, 5)], "260 ns"),
     ("004-026", UNKNOWN, [rung("system_call", 100, 5)], "spans 100 ns"),
     ("004-026", UNKNOWN, [rung("call", 1)], "did not measure a system call"),
@@ -204,8 +204,8 @@ FPU: list[Case] = [
     ("000-013", FAILS, filled("avx512", 40), "take 2432 bytes of the 11008"),
     ("000-013", UNKNOWN, filled("avx", 40, image=832), "no AVX-512"),
     ("000-013", UNKNOWN, filled("avx512", 40, image=float("nan")), "was not told in this run"),
-    ("000-014", HOLDS, filled("avx512", 60), "avx512 filled: 60 ns a switch more (interval 50 ns to 70 ns)"),
-    ("000-014", FAILS, filled("avx", 2, seen=False), "a switch, 38 ns: avx filled: 2 ns"),
+    ("000-014", HOLDS, filled("avx512", 60), "widest here: 60 ns a switch more (interval 50 ns to 70 ns)"),
+    ("000-014", FAILS, filled("avx", 2, seen=False), "a switch, 38 ns: avx filled, the widest here: 2 ns"),
     ("000-014", UNKNOWN, filled("avx", 20, 40, seen=False), "noise hides"),
     ("000-014", UNKNOWN, filled("avx", 2, floor=100, seen=False), "noise floor 100 ns"),
     ("000-014", UNKNOWN, filled("avx", 2)[:1], "no vector registers"),

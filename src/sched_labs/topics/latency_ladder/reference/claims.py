@@ -32,7 +32,7 @@ def _system_call(table: pd.DataFrame) -> Verdict:
     call, in a loop.  Opponent: with page-table isolation it is several times as much.
     """
     row = _rung(table, "system_call", "a system call")
-    return _at_most(row, 100, f"getppid: {_said(row)}.")
+    return _at_most(row, 100, f"getppid, which does little: {_said(row)}.")
 
 
 def _function_call(table: pd.DataFrame) -> Verdict:
@@ -109,7 +109,7 @@ def _switch_below_copy(table: pd.DataFrame) -> Verdict:
 
 def _clock_is_a_call(table: pd.DataFrame) -> Verdict:
     """Statistic: time a call, by interval.  Control: the cheapest system call.  Design: in a loop, where
-    calls overlap.  Opponent: a clock source that needs the kernel makes it true.
+    calls overlap.  Opponent: a clock source that needs the kernel makes it true, and so does a slow one.
     """
     clock, call = _rung(table, "clock", "the clock"), _rung(table, "system_call", "a system call")
     text = f"the clock {ns(clock.cost_ns)}, getppid {ns(call.cost_ns)}."
@@ -128,6 +128,6 @@ CLAIMS = [
           _copy_3200),
     Claim("003-012", "A context switch is faster than copying 64 KiB.", ARTICLE,
           KIND, _switch_below_copy),
-    Claim("clock", "Reading the clock is a system call.", "a common belief",
+    Claim("clock", "Reading the clock takes as long as a system call.", "a common belief",
           KIND, _clock_is_a_call),
 ]  # fmt: skip

@@ -117,7 +117,7 @@ def _dear_without_a_waiter(table: pd.DataFrame) -> Verdict:
 
 WAITS = "inversion.waits"
 CLAIMS = [
-    Claim("fifo-first", "A SCHED_FIFO thread waits for no thread without a real-time priority.",
+    Claim("fifo-first", "A hog without a real-time priority keeps no SCHED_FIFO thread waiting.",
           "read out of sched(7)", WAITS, _waits_for_nobody),
     Claim("nice-holder", "A nice value for a background thread slows nobody down but that thread.",
           "a common belief", WAITS, _nice_harms_nobody),
