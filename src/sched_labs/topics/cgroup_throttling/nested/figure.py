@@ -107,9 +107,10 @@ def _handles(table: pd.DataFrame, recorded: Drawable | None) -> list[Any]:
     handles: list[Any] = [
         Patch(color=style.colour(style.OWN), label="the inner group"),
         Patch(color=throttled, label="the group around it"),
-        Line2D([], [], color=throttled, label="the inner group's own limit"),
         Line2D([], [], color=throttled, linestyle=(0, (1, 2)), label="the limit around both"),
     ]
+    if np.isfinite(table["own_limit_percent"]).any():
+        handles.insert(2, Line2D([], [], color=throttled, label="the inner group's own limit"))
     handles += interval_in_legend(style.INK, table["cpu_hi_percent"])
     handles += also_in_legend(recorded, (), marker="D", linestyle="none")
     return handles
