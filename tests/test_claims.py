@@ -483,6 +483,7 @@ CANNOT_BE = {
     ("000-072", HOLDS),  # a worker has one request at a time: a short queue is no proof of one in the kernel
     ("002-039", HOLDS),  # other programs on the other CPUs look the same
     ("002-092", HOLDS),  # as well
+    ("gives-way-gets-less", HOLDS),  # others that need the CPUs look the same
     ("slower-cpu", HOLDS),  # where every request meets a throttled group, it waits: that is no slower CPU
     ("002-124", HOLDS),  # what the hogs got done is not counted, so that equal shares can never prove it
     ("002-053", HOLDS),  # two settings are tried, and there are more

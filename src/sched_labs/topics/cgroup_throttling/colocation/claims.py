@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns, yes
-from sched_labs.claims.helpers import between, count, holds_or_fails, more_than, one_row, some, tail_ratio
+from sched_labs.claims.helpers import between, count, holds_or_fails, one_row, some, tail_ratio
 
 SLOWER = 1.25  # times, of p99: what two trials of one way may differ by
 EITHER = "The intervals allow either, more than a quarter or less:"
@@ -50,15 +50,21 @@ def _harmed(table: pd.DataFrame) -> pd.Series:
     return beside
 
 
+def _quicker(row: pd.Series, beside: pd.Series) -> Verdict:
+    """Whether the service is quicker by a quarter at least than beside a job that nothing is done to."""
+    least, most = tail_ratio(beside, row)
+    reason = f"p99 was {_p99(row)} and {_p99(beside)}."
+    unclear = EITHER if most >= SLOWER else "Quicker, but by less than a quarter:"
+    return holds_or_fails(least > SLOWER, least <= 1 and most < SLOWER, reason, unclear)
+
+
 def _out_of_the_way(table: pd.DataFrame) -> Verdict:
     """Statistic: ratio of p99, by interval.  Control: the same batch job as an ordinary one.  Design: each in
     a group of its own, as in two containers.  Opponent: between threads of one group it is true; that row is
     beside it.
     """
     beside, idle = _harmed(table), _row(table, "SCHED_IDLE")
-    least, most = tail_ratio(beside, idle)
-    reason = f"p99 was {_p99(idle)} and {_p99(beside)}."
-    return holds_or_fails(least > SLOWER, most < SLOWER, reason, EITHER)
+    return _quicker(idle, beside)
 
 
 def _batch_gives_way(table: pd.DataFrame) -> Verdict:
@@ -66,9 +72,7 @@ def _batch_gives_way(table: pd.DataFrame) -> Verdict:
     of equal weight.  Opponent: a batch job that sleeps now and then, which SCHED_BATCH is for.
     """
     beside, batch = _harmed(table), _row(table, "SCHED_BATCH")
-    least, most = tail_ratio(beside, batch)
-    reason = f"p99 was {_p99(batch)} and {_p99(beside)}."
-    return holds_or_fails(least > SLOWER, most < SLOWER, reason, EITHER)
+    return _quicker(batch, beside)
 
 
 def _only_a_limit(table: pd.DataFrame) -> Verdict:
@@ -81,8 +85,12 @@ def _only_a_limit(table: pd.DataFrame) -> Verdict:
     others = table[~table.way.isin(["alone", "beside", "quota", "apart, quota"])]
     others = some(others, "This run did nothing to the job but limit it.")
     best = others.sort_values("p99_hi_ns").iloc[0]
-    if tail_ratio(best, limited)[1] < SLOWER:
-        return Verdict(FAILS, f"p99 was {_p99(limited)} and {_p99(best)}.")
+    least, most = tail_ratio(best, limited)
+    if most < SLOWER:
+        reason = f"p99 was {_p99(limited)} and {_p99(best)}."
+        if least > 1:
+            raise CannotTell(f"Slower than under the limit, but by less than a quarter: {reason}")
+        return Verdict(FAILS, reason)
     best = others.sort_values("p99_lo_ns").iloc[0]  # for all of them to be slower, this one has to be
     reason = f"p99 was {_p99(limited)} and {_p99(best)}."
     if tail_ratio(best, limited)[0] > SLOWER:
@@ -92,13 +100,16 @@ def _only_a_limit(table: pd.DataFrame) -> Verdict:
 
 def _gives_way_gets_less(table: pd.DataFrame) -> Verdict:
     """Statistic: CPU time of the batch job, by interval.  Control: the same job under a limit of half of the
-    CPUs.  Design: the service leaves most of them idle.  Opponent: beside a service that needs all of them, a
-    job that gives way starves.
+    CPUs.  Design: the service leaves most of them idle.  Opponent: beside a service or other programs that
+    need all of them, a job that gives way starves, so that no run shows that it is true.
     """
     limited, idle = _row(table, "quota"), _row(table, "cpu.idle")
     reason = f"{_had(limited)} under the limit, {_had(idle)} in a cpu.idle group."
-    one, other = ((row.batch_lo_percent, row.batch_hi_percent) for row in (limited, idle))
-    return more_than(one, other, reason)
+    if limited.batch_hi_percent < idle.batch_lo_percent:
+        return Verdict(FAILS, reason)
+    if limited.batch_lo_percent > idle.batch_hi_percent:
+        raise CannotTell(f"Other programs, or the service, may have needed the CPUs: {reason}")
+    raise CannotTell(f"The intervals overlap: {reason}")
 
 
 def _own_cpu_is_enough(table: pd.DataFrame) -> Verdict:

@@ -37,8 +37,9 @@ def _in_its_own_counters(table: pd.DataFrame) -> Verdict:
 
 
 def _its_own_limit(table: pd.DataFrame) -> Verdict:
-    """Statistic: CPU time, by interval, against its own limit.  Control: alone it gets that.  Design: a
-    busy sibling under one outer limit.  Opponent: where the outer limit has room it is true.
+    """Statistic: CPU time, by interval, against its own limit.  Control: alone it gets that, and beside the
+    sibling the group around is held back, so that no other program keeps it from it.  Design: a busy sibling
+    under one outer limit.  Opponent: where the outer limit has room it is true.
     """
     by = table.set_index("condition")
     if not {"alone", "sibling"} <= set(by.index):
@@ -53,6 +54,8 @@ def _its_own_limit(table: pd.DataFrame) -> Verdict:
     if not alone.cpu_percent >= 0.9 * limit:
         raise CannotTell(f"Others may have had the CPU: {reason}")
     if sibling.cpu_hi_percent < 0.9 * limit:
+        if sibling.outer_throttled_percent < 50:
+            raise CannotTell(f"The group around was held back in less than half of its periods: {reason}")
         return Verdict(FAILS, reason)
     if sibling.cpu_lo_percent >= 0.9 * limit:
         return Verdict(HOLDS, reason)

@@ -147,8 +147,9 @@ def _grain(row: Any) -> str:
 
 
 def _divided_by_threads(table: pd.DataFrame) -> Verdict:
-    """Statistic: time until all stood, against both formulas.  Control: throttled in half of the periods
-    at least.  Design: more threads than CPUs.  Opponent: with as many CPUs the two are one.
+    """Statistic: time until all stood, against both formulas, and to fail a slice and a tick beyond the
+    claimed one.  Control: throttled in half of the periods at least.  Design: more threads than CPUs.
+    Opponent: with as many CPUs the two are one, and a slice or a tick makes the time longer there, too.
     """
     more = some(table[table.threads > table.cpus], "This run had no more threads than CPUs.")
     row = more.sort_values("threads").iloc[-1]
@@ -159,6 +160,8 @@ def _divided_by_threads(table: pd.DataFrame) -> Verdict:
         f"{ns(row.ran_hi_ns)}); quota / threads is {ns(claimed)}, quota / CPUs {ns(row.formula_ran_ns)}."
     )
     between = (claimed + row.formula_ran_ns) / 2
+    if row.ran_lo_ns > between and row.ran_lo_ns <= claimed + row.tolerance_ns:
+        raise CannotTell(f"The interval does not lie {_grain(row)} beyond quota / threads: {reason}")
     return holds_or_fails(
         row.ran_hi_ns < between, row.ran_lo_ns > between, reason, "The interval spans both:"
     )

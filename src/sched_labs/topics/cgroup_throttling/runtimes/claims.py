@@ -64,6 +64,8 @@ def _tail(table: pd.DataFrame) -> Verdict:
     _limited(host)
     least, most = tail_ratio(host, fitting)
     reason = f"p99 {_p99(host)} with GOMAXPROCS={host.threads}, {_p99(fitting)} with {fitting.threads}."
+    if least > 1 and most < SLOWER:
+        raise CannotTell(f"Slower, but by less than a quarter: {reason}")
     return holds_or_fails(
         least > SLOWER, most < SLOWER, reason, "The intervals allow either, a quarter or less:"
     )
@@ -77,6 +79,8 @@ def _less_work(table: pd.DataFrame) -> Verdict:
     _limited(host)
     least, most = ratio(host, fitting, "background", "percent")
     reason = f"{_work(host)} GOMAXPROCS={host.threads}, {_work(fitting)} {fitting.threads}."
+    if least > 0.95 and most < 1:
+        raise CannotTell(f"Less, but by less than a twentieth: {reason}")
     return holds_or_fails(
         most < 0.95, least > 0.95, reason, "The intervals allow either, a twentieth or less:"
     )
