@@ -9,6 +9,7 @@ from sched_labs.claims.helpers import count, holds_or_fails, one_row, ratio
 
 LONGER = 3  # times: more than busy neighbours make of a hold, and much less than the rest of a period
 STOPPED_PERCENT = 10  # of all waiting; where stops make one wait in ten so much longer, they are more of it
+LOCKS = {"mutex": "a mutex", "file": "the lock of a file"}  # in words
 NEEDED_PERCENT = 90  # of quota and savings, by the holds; the holder also works between them
 
 
@@ -18,9 +19,9 @@ def _beside_none(table: pd.DataFrame, lock: str) -> tuple[pd.Series, tuple[float
     if not row.throttled_percent > 0:
         raise CannotTell("The holder's group was never throttled.")
     reason = (
-        f"one wait in ten took {ns(row.p90_ns)} or more with a quota on the holder, {ns(alone.p90_ns)} "
-        f"without; for at least {int(row.stopped_percent)} % of all that waiting the holder "
-        "had no CPU."
+        f"one wait in ten for {LOCKS[lock]} took {ns(row.p90_ns)} or more with a quota on the holder, "
+        f"{ns(alone.p90_ns)} without; for at least {int(row.stopped_percent)} % of all that waiting the "
+        "holder had no CPU."
     )
     longer = ratio(row, alone, "p90", "ns")
     if longer[0] > LONGER and row.stopped_percent < STOPPED_PERCENT:
