@@ -208,9 +208,9 @@ def _saves_half(table: pd.DataFrame) -> Verdict:
 
 def _by_warm_caches(table: pd.DataFrame) -> Verdict:
     """Statistic: round trips of all mechanisms on one CPU and on two.  Control: pinned to two CPUs no side
-    moves, so that its working set stays warm; where that is as quick, free sides have to be slower.  Design:
-    the turn is a word, and there is nothing else to keep warm.  Opponent: the written line still travels;
-    `poll` has that travel and no wake-up.
+    moves, so that its working set stays warm; where that is as quick, free sides have to be slower, and to
+    move in one round trip of ten.  Design: the turn is a word, and there is nothing else to keep warm.
+    Opponent: the written line still travels; `poll` has that travel and no wake-up.
     """
     one, two = _hand_overs(table, "same_cpu"), _hand_overs(table, "other_cpu")
     both = one.add_suffix("_one").join(two.add_suffix("_two"), how="inner")
@@ -235,6 +235,10 @@ def _by_warm_caches(table: pd.DataFrame) -> Verdict:
     if free.empty or not (slower > 1.5).all():
         least = f" ({slower.min():.3g} times as long, or more)" if len(slower) else ""
         raise CannotTell(f"Free sides are not clearly slower than on one CPU{least}, either: {reason}")
+    if (moves := free.migrations_per_1000_free.min()) < 100:
+        raise CannotTell(
+            f"Free sides are slower, but made {number_text(moves)} moves in 1,000 round trips: {reason}"
+        )
     return Verdict(HOLDS, reason)
 
 

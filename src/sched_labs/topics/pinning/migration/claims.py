@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sched_labs.claims.base import FAILS, HOLDS, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
-from sched_labs.claims.helpers import between
+from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
+from sched_labs.claims.helpers import between, holds_or_fails
 from sched_labs.core.words import number_text
 
 MOVES = "migration.cost"
+_NEITHER = "An interval spans half or twice what is said:"
 # Resuming elsewhere over resuming at home, as the course says; for the distances that a machine has.
 SAID = {"smt_sibling": 2.0, "same_cache": 8.0, "other_cache": 8.0, "other_node": 30.0}
 FEW = {"smt_sibling": "the sibling", "same_cache": "another core", "other_cache": "another cache",
@@ -84,9 +85,7 @@ def _ratios(table: pd.DataFrame) -> Verdict:
             )
         )
     reason = f"to {'; '.join(parts)}."
-    if outside.any():
-        return Verdict(FAILS, reason)
-    return Verdict(HOLDS if inside.all() else UNKNOWN, reason)
+    return holds_or_fails(inside.all(), outside.any(), reason, _NEITHER)
 
 
 def _cold(table: pd.DataFrame) -> Verdict:
@@ -121,10 +120,8 @@ def _half_a_millisecond(table: pd.DataFrame) -> Verdict:
         for row in _deciding(rows, "warmup", "ns", fails)
     )
     reason = f"to {FEW[nearest]} the data cost {said}."
-    if fails:
-        return Verdict(FAILS, reason)
     inside = (rows.warmup_lo_ns >= 250_000) & (rows.warmup_hi_ns <= 1_000_000)
-    return Verdict(HOLDS if inside.all() else UNKNOWN, reason)
+    return holds_or_fails(inside.all(), fails, reason, _NEITHER)
 
 
 CLAIMS = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sched_labs.claims.base import FAILS, HOLDS, UNKNOWN, WEB_COURSE, CannotTell, Claim, Verdict, size
-from sched_labs.claims.helpers import between
+from sched_labs.claims.base import WEB_COURSE, CannotTell, Claim, Verdict, size
+from sched_labs.claims.helpers import between, holds_or_fails
 from sched_labs.core.words import number_text
 
 NODES = "numa.chase"
@@ -40,9 +40,7 @@ def _eight_percent(table: pd.DataFrame) -> Verdict:
     outside = (rows.slowdown_hi_ratio < 1.04) | (rows.slowdown_lo_ratio > 1.12)
     inside = (rows.slowdown_lo_ratio >= 1.04) & (rows.slowdown_hi_ratio <= 1.12)
     reason = f"{_slower(_decides(rows, inside, outside))}."
-    if outside.any():
-        return Verdict(FAILS, reason)
-    return Verdict(HOLDS if inside.all() else UNKNOWN, reason)
+    return holds_or_fails(inside.all(), outside.any(), reason, "An interval spans 4% or 12%:")
 
 
 def _as_the_firmware_says(table: pd.DataFrame) -> Verdict:
@@ -58,9 +56,12 @@ def _as_the_firmware_says(table: pd.DataFrame) -> Verdict:
     inside = (rows.slowdown_lo_ratio >= 0.9 * said) & (rows.slowdown_hi_ratio <= 1.1 * said)
     shown = _decides(rows, inside, outside)
     reason = f"{_slower(shown)}; the firmware says {said[shown.index[0]]:.2g} times."
-    if outside.any():
-        return Verdict(FAILS, reason)
-    return Verdict(HOLDS if inside.all() else UNKNOWN, reason)
+    return holds_or_fails(
+        inside.all(),
+        outside.any(),
+        reason,
+        "An interval spans a tenth less or a tenth more:",
+    )
 
 
 CLAIMS = [

@@ -44,7 +44,9 @@ def _by_owner(table: pd.DataFrame) -> Verdict:
             wrong.append(hurts if owner == "thread" else helps)
             said.append(f"{owner}'s data, beside {WHO[intruder]}: {ratio:.2f} ({low:.2f} to {high:.2f})")
     reason = f"p99 pinned over free, trial by trial: {'; '.join(said)}."
-    return holds_or_fails(all(right), any(wrong), reason, "Not every difference is seen.")
+    return holds_or_fails(
+        all(right), any(wrong), reason, f"Not every difference is surely a factor of {FELT}:"
+    )
 
 
 def _keeps_warm(table: pd.DataFrame) -> Verdict:
@@ -82,7 +84,7 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
         )
     reason += f" A pin saved {ns(saved)} ({ns(low)} to {ns(high)})."
     if pd.isna(foreseen) or foreseen < high / 2:
-        raise CannotTell(f"That the moves are the reason is not seen. {reason}")
+        raise CannotTell(f"That moves explain half of the saving is not seen. {reason}")
     return Verdict(HOLDS, reason)
 
 
@@ -99,7 +101,7 @@ def _no_moves(table: pd.DataFrame) -> Verdict:
         f"At most {number_text(most, 2)} moves a request pinned, and {number_text(free, 2)} free, by the "
         "kernel's count, in which a move there and back is two."
     )
-    return holds_or_fails(most < RARE, most > OFTEN, reason)
+    return holds_or_fails(most < RARE, most > OFTEN, reason, f"Neither below {RARE} nor above {OFTEN}:")
 
 
 def _switches_less(table: pd.DataFrame) -> Verdict:

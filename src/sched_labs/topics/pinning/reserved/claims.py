@@ -8,13 +8,12 @@ from sched_labs.claims.base import (
     FAILS,
     HOLDS,
     LATENCY_COURSE,
-    UNKNOWN,
     WEB_COURSE,
     CannotTell,
     Claim,
     Verdict,
 )
-from sched_labs.claims.helpers import between
+from sched_labs.claims.helpers import between, holds_or_fails
 from sched_labs.core.words import number_text
 
 RESIDENTS = "reserved.residents"
@@ -77,9 +76,12 @@ def _no_ticks_no_calls(table: pd.DataFrame) -> Verdict:
         )
         + " in a second."
     )
-    if (rows.per_lo_s > 0.5).any():
-        return Verdict(FAILS, reason)
-    return Verdict(HOLDS if (rows.per_hi_s < 0.5).all() else UNKNOWN, reason)
+    return holds_or_fails(
+        (rows.per_hi_s < 0.5).all(),
+        (rows.per_lo_s > 0.5).any(),
+        reason,
+        "An interval spans one in two seconds:",
+    )
 
 
 CLAIMS = [

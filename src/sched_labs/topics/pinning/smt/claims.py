@@ -47,9 +47,12 @@ def _negligible(table: pd.DataFrame) -> Verdict:
     """
     rows = _siblings(table)
     reason = f"{_speeds(rows)} {number_text(rows.switches_per_s.max())} switches a second at most."
-    if (rows.speed_hi_share < 0.9).any():
-        return Verdict(FAILS, reason)
-    return Verdict(HOLDS if (rows.speed_lo_share >= 0.98).all() else UNKNOWN, reason)
+    return holds_or_fails(
+        (rows.speed_lo_share >= 0.98).all(),
+        (rows.speed_hi_share < 0.9).any(),
+        reason,
+        "Not all surely keep 98%, and none surely less than 90%:",
+    )
 
 
 def _half_to_two_thirds(table: pd.DataFrame) -> Verdict:
