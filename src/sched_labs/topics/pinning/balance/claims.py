@@ -82,7 +82,7 @@ def _naps_spread(table: pd.DataFrame) -> Verdict:
     if row.hogs > row.cpus:
         raise CannotTell(
             f"There were {row.hogs:.0f} hogs on {row.cpus:.0f} CPUs: only {row.cpus - 1:.0f} of them can "
-            "find an idle one."
+            "find another that is idle."
         )
     crowded = f"; in {row.crowded_percent:.0f} % of the starts not in time" if row.crowded_percent else ""
     reason = (
