@@ -188,6 +188,16 @@ CASES: list[Case] = [
         beside_packets(0, 60, 0) + beside_packets(-10, 30, 0, half_width=0.5),
         "0.61 (0.55 to 0.67) and 0.31 µs each (0.15 to 0.47)",
     ),
+    # Less than with nobody beside the program is noise, and no part of it is kept away or not.
+    (
+        "002-062",
+        UNKNOWN,
+        beside_packets(0, 12, 0, half_width=0.01)
+        + beside_packets(-10, 20, 0, half_width=0.01)
+        + beside_packets(0, 21, 0, neighbour="nobody", half_width=0.01)
+        + beside_packets(-10, 20, 0, neighbour="nobody", half_width=0.01),
+        "The intervals allow either",
+    ),
     ("002-062", UNKNOWN, beside_packets(0, -0.5, 0) + beside_packets(-10, 58, 0), "hardly any"),
     ("002-062", UNKNOWN, beside_packets(0, 60, 0), "nice -10"),
     ("L21", FAILS, switched(ping=(9000, 10), hog_1=(200, 200), hog_2=(100, 99)), "300 times, 299 times"),
@@ -217,6 +227,8 @@ CASES: list[Case] = [
     ("002-020", FAILS, rows("alone", {"idle": 0.5054, "interrupt": 0.2994}), "which leaves 19.6% to others"),
     ("002-020", HOLDS, rows("alone", {"other_task": 0.9, "idle": 0.1}), "10.0% of it"),
     ("002-020", UNKNOWN, rows("alone", {"idle": 0.3, "interrupt": 0.2}), "spans 0.5"),
+    # A used-up quota is no thread that has the CPU.
+    ("002-020", UNKNOWN, rows("alone", {"throttled": 0.7, "idle": 0.1}), "leaves out a used-up quota"),
     ("002-020", UNKNOWN, rows("alone", {"idle": 0.9}, waits=5), "too few"),
     ("002-020", UNKNOWN, rows("rival", {"idle": 0.9}), "no condition 'alone'"),
     ("002-020", UNKNOWN, rows("alone", {"unattributed": 1.0}, attributed=False), "Without the BPF probe"),

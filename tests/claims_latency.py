@@ -390,8 +390,10 @@ CASES: list[Case] = [
         "Other programs had 40 %",
     ),
     ("002-043", HOLDS, [late("FIFO", "light", 17e3, 32e3)], "99 % within 32 µs"),
-    ("002-043", FAILS, [late("FIFO", "light", 2e6, 8e6)], "within 2 ms"),
-    ("002-043", UNKNOWN, [late("FIFO", "light", 17e3, 2e6)], "tail is wide"),
+    ("002-043", FAILS, [late("FIFO", "light", 2e6, 8e6), late("OTHER", "light", 17e3, 2e6)], "within 2 ms"),
+    # A timer that is as late under OTHER is no wait for normal threads.
+    ("002-043", UNKNOWN, [late("FIFO", "light", 2e6, 8e6), late("OTHER", "light", 2e6, 8e6)], "The timer"),
+    ("002-043", UNKNOWN, [late("FIFO", "light", 17e3, 2e6)], "or other real-time threads may be why"),
     ("002-043", UNKNOWN, [late("OTHER", "light", 17e3, 2e6)], "did not measure a light worker under FIFO"),
     ("002-114", HOLDS, [late("FIFO", "light", 3e3, 8e3)], "within 3 µs, 99 % within 8 µs (interval"),
     ("002-114", FAILS, [late("FIFO", "light", 17e3, 32e3)], "within 17 µs"),

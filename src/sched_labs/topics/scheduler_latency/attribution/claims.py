@@ -33,16 +33,23 @@ def _threads_in_the_way(table: pd.DataFrame) -> Verdict:
     rows = _of(table, "alone")
     other = rows.loc[["idle", "interrupt"]]
     shares = [round(100 * float(rows["share"][name]), 1) for name in ("idle", "interrupt")]
+    # What a quota, an unseen move or nothing known had is no thread's: it may not let the sentence hold.
+    doubtful = rows.loc[["throttled", "migrated", "unattributed"]]
     # The two parts share their trials, so the sum of their intervals is wider than the interval of their sum.
     low, high = (
-        1 - min(1.0, other["share_hi"].to_numpy(float).sum()),
+        1 - min(1.0, pd.concat([other, doubtful])["share_hi"].to_numpy(float).sum()),
         1 - max(0.0, other["share_lo"].to_numpy(float).sum()),
     )
     reason = (
         f"alone, the program waited {ns(rows['wait_mean_ns'].iloc[0])} on average, "
         f"{shares[0]:.1f}% of it while the CPU was idle and {shares[1]:.1f}% during interrupts, which "
         f"leaves {max(0.0, 100 - sum(shares)):.1f}% to others ({low:.0%} to {high:.0%} "
-        "by the ends of both intervals)."
+        "by the ends of the intervals"
+        + (
+            "; the lower leaves out a used-up quota and what is not known)."
+            if doubtful["share"].sum() > 0.0005
+            else ")."
+        )
     )
     return above(low, high, 0.5, reason)
 

@@ -29,8 +29,9 @@ def _worker(table: pd.DataFrame, policy: str, load: str) -> pd.Series:
 
 
 def _fifo_at_once(table: pd.DataFrame) -> Verdict:
-    """Statistic: p99 under FIFO, by interval.  Control: the light worker, beside hogs.  Design: its timer
-    goes off on its own CPU.  Opponent: at once is taken as within a millisecond.
+    """Statistic: p99 under FIFO, by interval.  Control: the light worker, beside hogs, and for the timer the
+    same under OTHER.  Design: its timer goes off on its own CPU.  Opponent: at once is taken as within a
+    millisecond.
     """
     cell = _worker(table, "FIFO", "light")
     reason = (
@@ -40,9 +41,9 @@ def _fifo_at_once(table: pd.DataFrame) -> Verdict:
     )
     if cell.p99_hi_ns < 1e6:
         return Verdict(HOLDS, reason)
-    if cell.p50_lo_ns > 1e6:
+    if cell.p50_lo_ns > 1e6 and _worker(table, "OTHER", "light").p50_hi_ns < 1e6:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The tail is wide: {reason} Interrupts, a hypervisor or other real-time threads?")
+    raise CannotTell(f"The timer, interrupts, a hypervisor or other real-time threads may be why: {reason}")
 
 
 def _fifo_below_10_us(table: pd.DataFrame) -> Verdict:
