@@ -111,7 +111,7 @@ TURN_CASES: list[Case] = [
     ("004-022", UNKNOWN, [ONE], "did not measure the placement unpinned"),
     ("004-022", UNKNOWN, [hand_over(place, 1, "eventfd") for place in ("same_cpu", "unpinned")], "neither"),
     ("004-024", HOLDS, [ONE, hand_over("other_cpu", 6000), hand_over("unpinned", 9000, moves=900)], "1.2 to"),
-    ("004-024", UNKNOWN, [ONE, hand_over("other_cpu", 6000), hand_over("unpinned", 9000)], "but made 0 moves"),
+    ("004-024", UNKNOWN, [ONE, hand_over("other_cpu", 6000), hand_over("unpinned", 9000)], "made 0 moves in"),
     ("004-024", UNKNOWN, [ONE, hand_over("other_cpu", 6000), hand_over("unpinned", 6000)], "not clearly"),
     ("004-024", UNKNOWN, [ONE, hand_over("other_cpu", 6000)], "the placement unpinned"),
     ("004-024", FAILS, [ONE, hand_over("other_cpu", 60_000)], "a round trip of threads takes 12 to 12 times"),
