@@ -41,23 +41,28 @@ def _peak(table: pd.DataFrame) -> pd.Series:
 
 
 def _constant(table: pd.DataFrame) -> Verdict:
-    """Statistic: the warm-ups of the smallest and the largest that are seen.  Control: one and the same
-    partner.  Design: random order, each line once.  Opponent: within a factor of two counts as the
-    same.
+    """Statistic: the smallest and the largest warm-up; what is unseen may be the floor.  Control: one and the
+    same partner.  Design: random order, each line once.  Opponent: within a factor of two counts as the
+    same, which says nothing of sets that differ by hardly more.
     """
     # After one and the same partner: what another partner leaves is no matter of the working set.
-    found = _seen(_thorough(table))
+    walks = _thorough(table[table.access == "random"])
+    found = _seen(walks)
     if len(found) < 2:
         raise CannotTell("Two working sets with a warm-up that can be seen are needed.")
-    least, most = found.sort_values("extra_ns").iloc[0], _peak(found)
+    most_of = walks[["extra_hi_ns", "floor_ns"]].max(axis=1)
+    least, most = walks.assign(most=most_of).sort_values("most").iloc[0], _peak(found)
+    hidden = "" if least.seen else " (not clear of the noise)"
     reason = (
-        f"at random after a partner of {size(most.partner_bytes)}: {ns(least.extra_ns)} at "
+        f"at random after a partner of {size(most.partner_bytes)}: {ns(least.extra_ns)}{hidden} at "
         f"{size(least.working_set_bytes)}, {ns(most.extra_ns)} at {size(most.working_set_bytes)}."
     )
     # "The same" is taken as within a factor of two.
-    if most.extra_hi_ns <= 2 * least.extra_lo_ns:
+    if least.seen and most.extra_hi_ns <= 2 * least.extra_lo_ns:
+        if found.working_set_bytes.max() < 8 * found.working_set_bytes.min():
+            raise CannotTell(f"Two sets are needed, one eight times as large as the other: {reason}")
         return Verdict(HOLDS, reason)
-    if most.extra_lo_ns > 2 * least.extra_hi_ns:
+    if most.extra_lo_ns > 2 * at_most(least, "extra", "ns"):
         return Verdict(FAILS, reason)
     raise CannotTell(f"The intervals, {ends(least)} and {ends(most)}, span a factor of two: {reason}")
 
