@@ -107,7 +107,7 @@ def test_the_figure_counts_in_words(live: Result) -> None:
     placed = rows(involuntary=0)
     for row in placed:
         row |= {"placement": "unpinned", "involuntary_switches": 1000 * (row["trial"] == 1)}
-    by_start = "two that the scheduler places make 0.00 to 1.00, by policy and from start to start."
+    by_start = "two that the scheduler places make 0.00 to 1.00, by policy or from start to start."
     assert figures.draw(made(rows(), placed)).caption.endswith(by_start)
     with pytest.raises(ParameterError, match="no axis"):
         figures.draw(result, predictions=[{"value": 4, "unit": "KiB"}])

@@ -156,7 +156,7 @@ def _caption(table: pd.DataFrame) -> str:
 def _by_start(rows: pd.DataFrame) -> str:
     """What it was from start to start, where starts differ as two placements do; else an empty text."""
     low, high = rows["switches_lo_per_yield"].min(), rows["switches_hi_per_yield"].max()
-    return f"{low:.2f} to {high:.2f}, by policy and from start to start" if high - low > 0.5 else ""
+    return f"{low:.2f} to {high:.2f}, by policy or from start to start" if high - low > 0.5 else ""
 
 
 def _amount(rows: pd.DataFrame) -> str:
