@@ -318,7 +318,7 @@ SHOOTDOWN: list[Case] = [
     ("give-back-same", UNKNOWN, [GIVER, given_back("threads", half=INFINITE)], "Too few trials"),
     ("give-back-same", UNKNOWN, [GIVER], "did not measure the condition threads"),
     ("give-back-notice", HOLDS, [UNSEEN, OTHER], "the process was stopped during 1.0% of the calls"),
-    ("give-back-notice", FAILS, [RUNNING, OTHER], "one of another during 1.0%; the median stop took 8 µs"),
+    ("give-back-notice", FAILS, [RUNNING, OTHER], "one of another during 1.0%; a stop took 8 µs"),
     ("give-back-notice", FAILS, [given_back("threads", stopped=0.27), OTHER], "during 27.0% of the calls"),
     ("give-back-notice", UNKNOWN, [RUNNING | {"stopped_lo_share": 0.0}, OTHER], "0.0% to 100.0% and 0.0% to"),
     (

@@ -212,7 +212,7 @@ def _say_mitigations(run: Run, survey: machine.Machine) -> None:
         run.note("missing", "This kernel does not tell what it does against processor bugs.")
         return
     assert isinstance(active, list)
-    text = "Against processor bugs, which is part of what a system call costs: " + (
+    text = "Against processor bugs: " + (
         "; ".join(active) if active else "nothing; this processor needs or gets no defence"
     )
     run.note(
