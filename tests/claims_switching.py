@@ -330,6 +330,7 @@ WAITED_CASES: list[Case] = [
     ("fifo-first", HOLDS, [CONTROL, waited("nice", "mutex")], "took 200 µs or more for a nice holder"),
     ("fifo-first", FAILS, [CONTROL, waited("nice", "mutex", 9)],
      "took 9 ms or more for a nice holder beside a hog, 200 µs without a hog"),
+    ("fifo-first", UNKNOWN, [CONTROL, waited("nice", "mutex", 9) | {"hogs_percent": 9.0}], "less than half"),
     ("fifo-first", UNKNOWN, [CONTROL, waited("nice", "mutex", 0.3)], "allow either, 1.2 to 1.8 times"),
     ("fifo-first", UNKNOWN, [waited("ordinary", "mutex")], "did not measure a real-time thread"),
     ("fifo-first", UNKNOWN, [CONTROL, waited("nice", "mutex", half=np.inf)], "One trial says nothing"),

@@ -37,7 +37,8 @@ def _as_long(least: float, most: float, reason: str) -> Verdict:
 def _waits_for_nobody(table: pd.DataFrame) -> Verdict:
     """Statistic: p90 of the waits, by interval.  Control: the same lock without a hog.  Design: a holder with
     a nice value, beside a hog that never touches the lock.  Opponent: the time for which the lock is held is
-    in both; other programs on the CPU are in the wait and not in the hogs' part of it.
+    in both; other programs on the CPU are in the wait and not in the hogs' part of it: where that is less
+    than half, the hogs need not be to blame.
     """
     row, alone = _row(table, "nice", "mutex"), _row(table, "no hog", "mutex")
     least, most = _times(row, alone)
@@ -45,6 +46,8 @@ def _waits_for_nobody(table: pd.DataFrame) -> Verdict:
         f"one wait in ten took {ns(row.p90_ns)} or more for a nice holder beside a hog, {ns(alone.p90_ns)} "
         f"without a hog; for {row.hogs_percent:.0f} % of all that waiting hogs had the CPU."
     )
+    if least > LONGER and row.hogs_percent < 50:
+        raise CannotTell(f"Hogs had the CPU for less than half of that waiting: {reason}")
     return _as_long(least, most, reason)
 
 
