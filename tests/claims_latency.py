@@ -382,6 +382,7 @@ CASES: list[Case] = [
     ("002-126", HOLDS, wishing(20e6, 20e6), "asked for 20 ms ran 20 ms at a time, 4 ms without asking"),
     ("002-126", FAILS, wishing(20e6, 4e6), "ran 4 ms at a time"),
     ("002-126", UNKNOWN, wishing(20e6, 4.2e6, 0.1), "overlap"),
+    ("002-126", UNKNOWN, wishing(1e6, 4e6), "No slice that was asked for is longer than a turn"),
     ("002-126", UNKNOWN, [hogs(2, 4e6, 4e6), hogs(4, 4e6, 12e6)], "grants no slices"),
     (
         "002-126",

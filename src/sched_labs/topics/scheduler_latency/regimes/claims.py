@@ -18,8 +18,8 @@ def _had_the_cpus(cell: pd.Series) -> None:
     """
     if cell.used_percent < 90:
         raise CannotTell(
-            f"The yielding workers used {cell.used_percent:.0f} % of their CPUs: other programs had the "
-            "rest, or it was idle while workers shared a CPU."
+            f"{cell.workers} yielding workers, {cell.placement}, used {cell.used_percent:.0f} % of their "
+            "CPUs: other programs had the rest, or it was idle while workers shared a CPU."
         )
 
 

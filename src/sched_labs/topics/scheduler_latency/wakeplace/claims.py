@@ -65,7 +65,10 @@ def _eleven_ms_beside_idle(table: pd.DataFrame) -> Verdict:
     if cell.max_ns < 5e6:
         return Verdict(FAILS, reason)
     if cell.max_ns <= 5 * noise.max_ns:
-        raise CannotTell(f"Long waits come without a choice of CPUs, too: {reason}")
+        raise CannotTell(
+            "Waits of 5 ms or more count where they are over five times as long as the longest without a "
+            f"choice of CPUs: {reason}"
+        )
     if cell.slow_lo_percent > noise.slow_hi_percent:
         return Verdict(HOLDS, reason)
     raise CannotTell(
