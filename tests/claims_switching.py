@@ -286,6 +286,7 @@ DEALT_CASES = [
         "the busiest of 4 workers had 60 %",
     ),
     ("exclusive-even", UNKNOWN, [dealt("exclusive", 37), dealt("reuseport")], "had 37 %"),
+    ("exclusive-even", UNKNOWN, [dealt("exclusive", 65) | {"workers": 2}, dealt("reuseport")], "to 64.3 %"),
     ("exclusive-even", UNKNOWN, [dealt("exclusive") | {"workers": 1}, dealt("reuseport")], "one worker only"),
     (
         "reuseport-even",
@@ -474,8 +475,9 @@ CONNECTION_CASES: list[Case] = [
     ("000-089", UNKNOWN, [server("threads", 2)], "did not measure the event loop"),
     ("000-084", HOLDS, [server("loop", 1)], "1.00 wake-ups a request and 1.0 requests for each"),
     ("000-084", FAILS, [server("loop", 1), BUSY], "5.0 requests for each epoll_wait() at 100 connections"),
-    ("000-084", UNKNOWN, [server("loop", 0.7)], "0.70 wake-ups"),
-    ("000-084", UNKNOWN, [server("loop", 1, voluntary=0.6)], "half: 0.60 wake-ups"),
+    ("000-084", FAILS, [server("loop", 0.7)], "0.70 wake-ups"),
+    ("000-084", FAILS, [server("loop", 1, voluntary=0.6)], "0.60 wake-ups"),
+    ("000-084", UNKNOWN, [server("loop", 0.8)], "requests/s), spans 0.8, and none"),
     ("000-084", UNKNOWN, [server("loop", 0.9, half=0.05), server("loop", 1, half=0.4)], "0.60 to 1.41 (100"),
     ("000-084", UNKNOWN, [server("threads", 2)], "did not measure the event loop"),
     ("000-098", HOLDS, [server("loop", 1), BUSY], "At the least, 100.0% of the loop's switches"),
@@ -488,7 +490,7 @@ CONNECTION_CASES: list[Case] = [
     ("000-095", UNKNOWN, [server("loop", 1), server("threads", 2)], "no point with 10,000"),
     ("loop", HOLDS, [server("loop", 1), server("threads", 2, 9000)], "5 µs (4.5 µs to 5.5 µs) and 9 µs"),
     ("loop", FAILS, [server("loop", 1, 9000), server("threads", 2)], "9.9 µs) and 5 µs (4.5 µs"),
-    ("loop", UNKNOWN, [server("loop", 1), server("threads", 2)], "where they do: 5 µs (4.5 µs to"),
+    ("loop", UNKNOWN, [server("loop", 1), server("threads", 2)], "at points where they do: 5 µs (4.5 µs to"),
     ("loop", UNKNOWN, [BUSY, server("threads", 2)], "no point both ways"),
 ]  # fmt: skip
 

@@ -8,6 +8,7 @@ from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, 
 from sched_labs.claims.helpers import count, holds_or_fails, some
 
 MANY = 10_000  # connections: of fewer the sentence does not speak
+NEARLY = 0.8  # wake-ups for each message: from here on they are called one
 FEW = 0.1  # switches for each item: nothing that happens at every item
 
 
@@ -52,11 +53,11 @@ def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
         f"epoll_wait() at {_at(least)}."
     )
     return holds_or_fails(
-        (loop.wakeups_lo >= 0.8).all(),
-        least.wakeups_hi < 0.5,
+        (loop.wakeups_lo >= NEARLY).all(),
+        least.wakeups_hi < NEARLY,
         reason,
-        f"With an interval of {lowest.wakeups_lo:.2f} to {lowest.wakeups_hi:.2f} ({_at(lowest)}) it is "
-        "neither nearly one a request nor clearly less than half:",
+        f"An interval, {lowest.wakeups_lo:.2f} to {lowest.wakeups_hi:.2f} ({_at(lowest)}), spans "
+        f"{NEARLY:g}, and none is clearly below it:",
     )
 
 
@@ -97,7 +98,7 @@ def _loop_is_cheaper(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, f"CPU time a request, loop and threads: {_both(pairs)}.")
     if dearer.any():
         return Verdict(FAILS, f"CPU time a request, loop and threads: {_both(pairs[dearer])}.")
-    overlap = f"CPU time a request, loop and threads, where they do: {_both(pairs[~cheaper])}."
+    overlap = f"CPU time a request, loop and threads, at points where they do: {_both(pairs[~cheaper])}."
     raise CannotTell(f"The intervals overlap somewhere. {overlap}")
 
 

@@ -93,6 +93,6 @@ def _caption(table: pd.DataFrame) -> str:
     said = ", ".join(f"{switches[by]} and {cpu[by]} ({NAMES[str(by)]})" for by in busy.index)
     count, rate = int(most.connections.iloc[0]), int(most.rate_per_s.max())
     return (
-        f"Over {count:,} connections and at {rate:,} requests a second, context switches and CPU time for "
+        f"With {count:,} connections and at {rate:,} requests a second, context switches and CPU time for "
         f"each request: {said}."
     )

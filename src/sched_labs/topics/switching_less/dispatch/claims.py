@@ -14,7 +14,7 @@ _WORDS = {
     "reuseport": "a socket for each (SO_REUSEPORT)",
     "shared": "one epoll instance",
 }
-EVEN = 1.5  # times the even share: what the busiest worker has where connections are called even
+EVEN = 1.8  # times what the others have on average: up to here the busiest worker's share is called even
 
 
 def _row(table: pd.DataFrame, way: str) -> pd.Series:
@@ -33,7 +33,7 @@ def _busiest(table: pd.DataFrame, way: str) -> tuple[pd.Series, str]:
 def _even(table: pd.DataFrame, way: str, other: str) -> Verdict:
     row, share = _busiest(table, way)
     _, beside = _busiest(table, other)
-    most = EVEN * 100 / row.workers
+    most = 100 * EVEN / (EVEN + row.workers - 1)
     reason = (
         f"the busiest of {row.workers} workers had {share} of the requests; with {_WORDS[other]}, {beside}. "
         f"Up to {number_text(most)} % counts as even."

@@ -9,7 +9,7 @@ from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
 from sched_labs.draw.panels import NUMBER, Panel, dot_figure
 
 KIND = "herd.wakeups"
-NAMES = {"shared": "one fd for all", "exclusive": "EPOLLEXCLUSIVE", "own": "an fd for each"}
+NAMES = {"shared": "one fd for all threads", "exclusive": "EPOLLEXCLUSIVE", "own": "an fd for each"}
 PANELS = (
     Panel("Context switches for each event", "switches_per_event", NUMBER, "switches_lo_per_event",
           "switches_hi_per_event"),

@@ -31,7 +31,7 @@ def _eighty(table: pd.DataFrame) -> Verdict:
         f"Each thread: {size(one.vm_bytes_per_thread)} of addresses, "
         f"{size(one.rss_bytes_per_thread)} resident; "
         f"10,000 of them are {one.vm_bytes_per_thread * 10_000 / GIB:.0f} GiB and "
-        f"{one.rss_bytes_per_thread * 10_000 / MIB:.0f} MiB."
+        f"{one.rss_bytes_per_thread * 10_000 / MIB:.0f} MiB; judged within a tenth."
     )
     right = [one.vm_lo_bytes_per_thread >= 7.2 * MIB, one.vm_hi_bytes_per_thread <= 8.8 * MIB,
              one.rss_lo_bytes_per_thread >= 7.2 * KIB, one.rss_hi_bytes_per_thread <= 8.8 * KIB]  # fmt: skip
