@@ -320,6 +320,16 @@ def test_threads_that_a_user_runs_already_count_against_the_limit(monkeypatch: p
     assert table["RLIMIT_NPROC (ulimit -u)"] == 60
 
 
+def test_root_of_a_user_namespace_alone_is_held_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(threads.resource, "getrlimit", lambda _: (100, 100))
+    read = threads.files.read
+    for mapped, held in (("0 0 4294967295", False), ("0 1000 1", True)):
+        shown = {"/proc/self/uid_map": mapped}
+        monkeypatch.setattr(threads.files, "read", lambda path, shown=shown: shown.get(path) or read(path))
+        assert ("RLIMIT_NPROC (ulimit -u)" in set(threads.limits().limit)) == held
+
+
 def test_the_limit_of_a_group_that_looks_like_the_root_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     for line, folder in (("0::/", "/sys/fs/cgroup"), ("8:pids:/", "/sys/fs/cgroup/pids")):
         found = {f"{folder}/pids.max": 100, f"{folder}/pids.current": 40}

@@ -62,7 +62,10 @@ def limits() -> pd.DataFrame:
     for name, bound, used in _cgroup_limits():
         add(f"pids.max ({name})", bound, used, "cgroup")
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    if soft != resource.RLIM_INFINITY and os.geteuid() != 0:  # root is not held to it
+    # Root is not held to it, but for one whom a user namespace made root.
+    mapped = (files.read("/proc/self/uid_map") or "0 0").split()[:2]
+    root = os.geteuid() == 0 and mapped == ["0", "0"]
+    if soft != resource.RLIM_INFINITY and not root:
         add("RLIMIT_NPROC (ulimit -u)", soft, _threads_of_user(), "user")
     memory = _available_bytes()
     if memory is not None:
