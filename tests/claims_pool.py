@@ -57,7 +57,7 @@ CASES: list[Case] = [
     ("000-074", UNKNOWN, ratios(1.2, 0.9), "surely a factor of 1.25"),
     ("000-074", UNKNOWN, ratios(0.5, 2)[1:], "did not measure the thread's data"),
     ("000-087", HOLDS, [case(saved=10e3), MOVED], "pinned 50 µs, free 200 µs with 0.2 moves"),
-    ("000-087", HOLDS, [case(saved=10e3), MOVED], "longer, 8 µs spread over all. A pin saved 10 µs (5"),
+    ("000-087", HOLDS, [case(saved=10e3), MOVED], "over all. A pin saved, paired by trial, 10 µs (5"),
     ("000-087", UNKNOWN, [case(saved=10e3), case(placement="free", moves=0.2)], "half of the saving is not"),
     ("000-087", UNKNOWN, [case(saved=50e3), MOVED], "half of the saving is not"),
     # The moves explain half of the least that was saved, and not of all that may have been.
@@ -68,7 +68,7 @@ CASES: list[Case] = [
     ("000-087", UNKNOWN, [case(), MOVED], "No trial has both"),
     ("000-087", UNKNOWN, [case(), case(placement="free")], "hardly moved either"),
     ("000-087", UNKNOWN, [case()], "no free workers"),
-    ("000-097", HOLDS, [case(), MOVED], "At most 0 moves a request pinned, and 0.3 free"),
+    ("000-097", HOLDS, [case(), MOVED], "At most 0 moves a request pinned, and up to 0.3 free"),
     ("000-097", FAILS, [case(kernel=0.1), MOVED], "At most 0.1 moves"),
     ("000-097", UNKNOWN, [case(kernel=0.005), MOVED], "At most 0.005"),
     ("000-097", UNKNOWN, [case(kernel=np.nan), MOVED], "does not tell"),
@@ -82,7 +82,7 @@ CASES: list[Case] = [
     ("000-072", UNKNOWN, [case(intruder="long", queue=2)], "for one worker: 2, median over trials;"),
     ("000-072", UNKNOWN, [case()], "did not measure"),
     ("000-077", HOLDS, [case(), case(intruder="short", p99=5e6)], "p99 200 µs without and 5 ms with them"),
-    ("000-077", FAILS, [case(), case(intruder="short", p99=300e3)], "300 µs with them, pinned, where"),
+    ("000-077", FAILS, [case(), case(intruder="short", p99=300e3)], "From 0.8 ms to 4.2 ms are 3.4"),
     ("000-077", UNKNOWN, [case(), case(intruder="short", p99=3.6e6)], "span 3.4 ms, by 3.32 ms to 3.48"),
     ("000-077", UNKNOWN, [case(), case(intruder="short", stall=1e6)], "took 1 ms"),
 ]  # fmt: skip

@@ -22,10 +22,8 @@ def _ratio_tells(table: pd.DataFrame) -> Verdict:
             wrong.append(f"{one.process} looks {guess} and is {one.truth}")
     if len(table) < 4:
         raise CannotTell("This run watched too few processes.")
-    return Verdict(
-        FAILS if wrong else HOLDS,
-        f"By the ratio alone: {'; '.join(wrong) if wrong else f'all {len(judged)} processes as they are'}.",
-    )
+    said = "; ".join(wrong) if wrong else f"all {len(judged)} processes as they are"
+    return Verdict(FAILS if wrong else HOLDS, f"By a ratio of ten alone: {said}.")
 
 
 def _leader_is_enough(table: pd.DataFrame) -> Verdict:
