@@ -178,7 +178,7 @@ def _pinned_stays(table: pd.DataFrame) -> Verdict:
     unpinned = float(free.migrations_per_1000.max())
     reason = (
         f"at most {number_text(moves)} moves in 1,000 round trips when pinned, "
-        f"{number_text(unpinned)} when free."
+        f"at most {number_text(unpinned)} when free."
     )
     return yes(moves < 0.1, reason)
 
@@ -197,7 +197,7 @@ def _saves_half(table: pd.DataFrame) -> Verdict:
     high = 1 - both.round_trip_lo_ns_one / both.round_trip_hi_ns_free
     told = pd.DataFrame({"saved": saved, "low": low, "high": high}).reset_index()
     reason = "of a free round trip a pin to one CPU saves " + ", ".join(
-        f"{row.saved:z.0%} ({row.low:z.0%} to {row.high:z.0%}: {row.mechanism}, {row.between})"
+        f"{row.saved:z.1%} ({row.low:z.1%} to {row.high:z.1%}: {row.mechanism}, {row.between})"
         for row in told.itertuples(index=False)
     )
     for outside, word in ((low > 0.66, "more"), (high < 0.45, "less")):
