@@ -64,7 +64,8 @@ def _even_costs_the_same_after_any_work(table: pd.DataFrame) -> Verdict:
     # "As much" is taken as within a factor of two.
     refuted = most.min() < 0.5 * peak.extra_lo_ns
     # The spacing that decides: one that refutes the sentence, else the one that is nearest to refuting it.
-    least = others.loc[(most if refuted else others.extra_lo_ns.where(others.seen, -np.inf)).idxmin()]
+    nearest = most if refuted else others.extra_lo_ns.where(others.seen, -np.inf)
+    least = others.assign(nearest=nearest).sort_values("nearest").iloc[0]
     hidden = "" if least.seen else " (not clear of the noise)"
     reason = (
         f"after {ns(least.spacing_ns)} of its own work a switch costs the thread {ns(least.extra_ns)} of "
