@@ -66,7 +66,8 @@ def _tail(table: pd.DataFrame, way: str) -> tuple[float, float, str]:
     if math.isnan(interrupt.p99_ns):
         raise CannotTell("By interrupt a trial lost so many packets that it has no p99.")
     reason = (
-        f"beside a hog p99 was {ns(row.p99_ns)} with {THREADS[way]}, and {ns(interrupt.p99_ns)} by interrupt."
+        f"beside a hog p99 was {ns(row.p99_ns)} ({between(row, 'p99', 'ns')}) with {THREADS[way]}, and "
+        f"{ns(interrupt.p99_ns)} ({between(interrupt, 'p99', 'ns')}) by interrupt."
     )
     if row.received_share < 0.99:
         reason = f"beside a hog {1 - row.received_share:.0%} of the packets were lost with {THREADS[way]}."

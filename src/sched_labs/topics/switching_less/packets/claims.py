@@ -77,7 +77,8 @@ def _rare_is_cheap(table: pd.DataFrame) -> Verdict:
     reason = (
         f"{_size(table)} cost the sender {ns(paced['sender_ns_per_packet'])} for each of "
         f"{paced['packets_per_s']:,.0f} a second, "
-        f"{ns(single['sender_ns_per_packet'])} for each of {single['packets_per_s']:,.0f}."
+        f"{ns(single['sender_ns_per_packet'])} for each of {single['packets_per_s']:,.0f}. "
+        "A sleep of the sender is in the price of each rare one."
     )
     if single["packets_per_s"] < 1.5 * paced["packets_per_s"]:
         raise CannotTell(f"The rates hardly differ: {reason}")
