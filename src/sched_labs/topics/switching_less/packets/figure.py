@@ -76,14 +76,14 @@ def _caption(table: pd.DataFrame) -> str:
     one, large = small.loc["single"], small.loc["segments"]
     said = (
         f"A packet of {int(one.size_bytes):,} bytes costs its sender "
-        f"{axes.time_text(one.sender_ns_per_packet, 2)} one at a call, and "
-        f"{axes.time_text(large.sender_ns_per_packet, 2)} in one large piece"
+        f"{axes.time_text(one.sender_ns_per_packet)} one at a call, and "
+        f"{axes.time_text(large.sender_ns_per_packet)} in one large piece"
     )
     if pd.isna(one.ns_per_softirq) or pd.isna(large.ns_per_softirq):
         return f"{said}."
     return (
-        f"{said}; its CPU time divided by softirqs is {axes.time_text(one.ns_per_softirq, 2)} and "
-        f"{axes.time_text(large.ns_per_softirq, 2)}: no constant."
+        f"{said}; its CPU time divided by softirqs is {axes.time_text(one.ns_per_softirq)} and "
+        f"{axes.time_text(large.ns_per_softirq)}: no constant."
         if large.ns_lo_per_softirq > one.ns_hi_per_softirq
         else f"{said}."
     )
