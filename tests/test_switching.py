@@ -375,6 +375,14 @@ def test_a_far_limit_is_not_hit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("keep this machine safe" in note.text for note in run.notes)
 
 
+def test_no_limit_was_hit_where_every_thread_could_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    near = pd.DataFrame({"limit": ["pids.max", "memory, at 64 KiB a thread"], "threads": [30, 160]})
+    monkeypatch.setattr(threads, "limits", lambda: near)
+    run = threads.creation(profile="tiny", hit_limit=True, save=False, progress=False)
+    assert run.facts["started_threads"] is None
+    assert any("40 threads could be started (none failed)" in note.text for note in run.notes)
+
+
 def test_touching_makes_memory_resident(tiny: Callable[[str], Result]) -> None:
     table = tiny("threads.touch").summary().set_index("step")
     size = tiny("threads.touch").parameters["size_bytes"]

@@ -463,7 +463,7 @@ def creation(
 
 
 def _hit(run: Run, bounds: pd.DataFrame) -> int | None:
-    """Start sleeping threads until one fails; how many there were, or None where that would be unwise."""
+    """Start sleeping threads until one fails, and count them; None where none fails or that is unwise."""
     memory = bounds[bounds.limit.str.startswith("memory")].threads
     most = min(50_000, *(int(SHARE_OF_MEMORY * value) for value in memory)) if len(memory) else 50_000
     if bounds.threads.iloc[0] >= most:
@@ -487,4 +487,4 @@ def _hit(run: Run, bounds: pd.DataFrame) -> int | None:
         f"{created['threads']:,} threads could be started ({why}); {bounds.limit.iloc[0]}, as read, allows "
         f"{bounds.threads.iloc[0]:,}.",
     )
-    return created["threads"]
+    return created["threads"] if created["error"] else None
