@@ -402,6 +402,8 @@ def even_machine(kind: str, given: dict[str, Any]) -> Result:
         often = run.data[run.data["condition"] == "switches"]
         kept = run.data[run.data["condition"] != "bare"]
         run.data = pd.concat([kept, often.assign(condition="bare")], ignore_index=True)
+    if kind == "context_switch.matrix":  # another program has a turn in some round trips by pipe
+        _times(run, "mechanism == 'pipe' and between == 'threads'", voluntary_switches=1.5)
     if kind == "interpreter.script":  # a tax in every other trial
         _times(run, "threads == 2 and every > 0 and trial % 2", cpu_ns=0.5)
     if kind == "packets.udp":  # it counts no softirqs
