@@ -135,7 +135,9 @@ def got(other: float, fifo: float) -> list[dict[str, Any]]:
     return [late("OTHER", "heavy", 2e6, 9e6, cpu=other), late("FIFO", "heavy", 2e4, 3e4, cpu=fifo)]
 
 
-def pair(name: str, percent: float, half: float = 0.2, watchdog: float = 1e5) -> list[dict[str, Any]]:
+def pair(
+    name: str, percent: float, half: float = 0.2, watchdog: float = 1e5, block: float = 1.1e9
+) -> list[dict[str, Any]]:
     return [
         {
             "pair": name,
@@ -143,6 +145,7 @@ def pair(name: str, percent: float, half: float = 0.2, watchdog: float = 1e5) ->
             "second_lo_percent": percent - half,
             "second_hi_percent": percent + half,
             "longest_gap_ns": 950e6,
+            "block_ns": block,
             "watchdog_late_ns": watchdog,
             "used_percent": 99.0,
         }
@@ -296,7 +299,7 @@ CASES: list[Case] = [
     ("autogroup-nice", FAILS, weighed(sessions=50, sessions_autogroup=50), "for its session the second hog"),
     ("autogroup-nice", UNKNOWN, weighed(1, sessions=10, sessions_autogroup=50), "no task groups"),
     ("autogroup-nice", UNKNOWN, weighed(sessions=50, sessions_autogroup=25), "25.0 %"),
-    ("cgroup-weights", HOLDS, weighed(groups=50, groups_weight=20), "had 20.0 % (interval 19.0 to 21.0)"),
+    ("cgroup-weights", HOLDS, weighed(groups=50, groups_weight=20), "had 20.0 % (interval 19.00 to 21.00)"),
     ("cgroup-weights", FAILS, weighed(groups=50, groups_weight=50), "had 50.0 %"),
     ("cgroup-weights", UNKNOWN, weighed(groups=50, groups_weight=23), "spans a limit"),
     ("cgroup-weights", UNKNOWN, weighed(groups=40, groups_weight=20), "shared unevenly"),
@@ -430,6 +433,7 @@ CASES: list[Case] = [
     ("002-040", UNKNOWN, pair("OTHER beside nice +5", 27.9), "spans"),
     ("002-042", HOLDS, pair("FIFO beside OTHER", 0.2), "0.2 %"),
     ("002-042", FAILS, pair("FIFO beside OTHER", 4.5), "4.5 %"),
+    ("002-042", UNKNOWN, pair("FIFO beside OTHER", 0, 0, block=5e8), "a block took 500 ms"),
     ("002-042", UNKNOWN, pair("FIFO beside OTHER", 0.5), "spans"),
     ("002-042", UNKNOWN, pair("OTHER beside IDLE", 0.5), "did not measure a hog FIFO beside OTHER"),
     ("002-045", FAILS, pair("FIFO beside OTHER", 4.5), "each block at most 100 µs after its time"),
@@ -438,6 +442,7 @@ CASES: list[Case] = [
     ("L31", HOLDS, pair("FIFO beside OTHER", 4.5), "longest wait of the second was 950 ms"),
     ("L31", FAILS, pair("FIFO beside OTHER", 0.5), "0.5 %"),
     ("L31", UNKNOWN, pair("FIFO beside OTHER", 7), "spans"),
+    ("L31", UNKNOWN, pair("FIFO beside OTHER", 0, 0, block=5e8), "a block took 500 ms"),
     ("002-049", HOLDS, edge(90), "90.0 % of each CPU was granted, 2.5 % more refused with EBUSY"),
     ("002-049", FAILS, edge(140), "140.0 %"),
     ("002-049", FAILS, edge(102.5, None), "102.5 % of each CPU was granted"),

@@ -194,6 +194,16 @@ def _pair(table: pd.DataFrame, pair: str) -> tuple[pd.Series, str]:
     return cell, reason
 
 
+def _beside_fifo(table: pd.DataFrame) -> tuple[pd.Series, str]:
+    """The pair with a real-time hog, of blocks no shorter than the period of the kernel's protection."""
+    cell, reason = _pair(table, "FIFO beside OTHER")
+    if cell.block_ns < 1e9:
+        raise CannotTell(
+            f"The kernel's protection works in periods of a second, and a block took {ns(cell.block_ns)}."
+        )
+    return cell, reason
+
+
 def _nice_5_is_25(table: pd.DataFrame) -> Verdict:
     """Statistic: share of the second hog, by interval.  Control: two hogs of nice 0 in turns.  Design:
     both in one task group, where a weight counts.  Opponent: between groups it would be half.
@@ -206,7 +216,7 @@ def _fifo_until_it_blocks(table: pd.DataFrame) -> Verdict:
     """Statistic: share of the normal hog, by interval.  Control: OTHER beside OTHER.  Design: throttling
     or a fair server is left on.  Opponent: the manual says it of the policy, not of the machine.
     """
-    cell, reason = _pair(table, "FIFO beside OTHER")
+    cell, reason = _beside_fifo(table)
     return within(cell.second_lo_percent, cell.second_hi_percent, 0, 0.5, f"{reason}.")
 
 
@@ -226,7 +236,7 @@ def _five_percent_left(table: pd.DataFrame) -> Verdict:
     """Statistic: share of the normal hog, by interval.  Control: the longest gap is told with it.  Design:
     the kernel's own settings.  Opponent: it comes in one piece a second.
     """
-    cell, reason = _pair(table, "FIFO beside OTHER")
+    cell, reason = _beside_fifo(table)
     reason += f"; the longest wait of the second was {ns(cell.longest_gap_ns)}."
     return within(cell.second_lo_percent, cell.second_hi_percent, 3, 7, reason)
 

@@ -19,6 +19,7 @@ from sched_labs import machine, workloads
 from sched_labs.core import stats
 from sched_labs.core.errors import ParameterError, PlacementError, WorkloadError
 from sched_labs.core.result import Result
+from sched_labs.machine import files
 from sched_labs.run import checks
 from sched_labs.run.base import Instrument, Run, experiment
 from sched_labs.steer import placement, policies
@@ -270,6 +271,7 @@ def summarise_hog(result: Result) -> pd.DataFrame:
                            median over the trials, 95 % interval
     used_percent           what both used together of the time that passed
     longest_gap_ns         the longest time that the second hog did not run
+    block_ns               how long the shortest block took
     watchdog_late_ns       how late the watchdog could end a block, at worst
     trials
     """
@@ -282,6 +284,7 @@ def summarise_hog(result: Result) -> pd.DataFrame:
                 **stats.spread("second", "percent", 100 * cell["second_cpu_ns"] / both),
                 "used_percent": 100 * float(both.sum() / cell["elapsed_ns"].sum()),
                 "longest_gap_ns": float(cell["longest_gap_ns"].max()),
+                "block_ns": float(cell["elapsed_ns"].min()),
                 "watchdog_late_ns": float(cell["watchdog_late_ns"].max()),
                 "trials": len(cell),
             }
@@ -438,6 +441,9 @@ def admission(run: Run, *, step_percent: int | None = None) -> None:
     survey = machine.survey()
     cpus = survey.fact("cpu.count").value
     count = cpus if isinstance(cpus, int) else len(survey.cpus_allowed)
+    # The kernel admits by root domain, and an isolated CPU is not in the others' one.
+    isolated = files.cpu_list(files.read("/sys/devices/system/cpu/isolated"))
+    count = max(1, count - len(isolated))
     least = math.ceil(100 * count / (MOST_RESERVATIONS - 2))
     if step_percent is not None:
         _check_numbers(step_percent=(step_percent, 1, MOST_STEP))
