@@ -87,8 +87,8 @@ const draw = (scene, at, kit) => {
 
 const requests = (number) => `${number} request${number === 1 ? "" : "s"}`;
 
-const say = ({ rows: [waiting, open], stall }) =>
-  `The server stands still once, for ${ms(Math.round(stall))}. The client that waits meets that ${waiting.slow === 1 ? "once" : `${waiting.slow} times`} and does not send ${requests(waiting.missing)} meanwhile; users who do not wait for one another send ${requests(open.slow)} that ${open.slow === 1 ? "is" : "are"} slow.`;
+const say = ({ rows: [waiting, open], period, stall }) =>
+  `A request is due every ${ms(period)}, and the server stands still once, for ${ms(Math.round(stall))}. The client that waits meets that ${waiting.slow === 1 ? "once" : `${waiting.slow} times`} and does not send ${requests(waiting.missing)} meanwhile; users who do not wait for one another send ${requests(open.slow)} that ${open.slow === 1 ? "is" : "are"} slow.`;
 
 const MODEL = ({ show }) => show === "model";
 
