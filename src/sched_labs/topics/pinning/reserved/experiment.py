@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -156,8 +157,10 @@ def _block(condition: str, cpu: int, duration_s: float) -> list[dict[str, Any]]:
                 group.isolate()
         else:
             placement.pin(burn.tids, [cpu])
-        before, threads_before = _counts(cpu), bound_threads(cpu)
+        threads_before, before, begin_ns = bound_threads(cpu), _counts(cpu), time.monotonic_ns()
         records = burn.run()
+        # Longer than the thread computes: it starts in there, too.
+        elapsed = {"elapsed_ns": time.monotonic_ns() - begin_ns}
         after, threads_after = _counts(cpu), bound_threads(cpu)
     worker = next(record for record in records if record.kind == "worker")
     events = {key: (count - before.get(key, 0), np.nan) for key, count in after.items()}
@@ -168,7 +171,6 @@ def _block(condition: str, cpu: int, duration_s: float) -> list[dict[str, Any]]:
         more = (known[0] + switches - switches_before, known[1] + cpu_ns - cpu_ns_before)
         events["kernel_thread", name] = more
     events["anybody", "whoever took the CPU"] = (worker["involuntary"], np.nan)
-    elapsed = {"elapsed_ns": round(1e9 * duration_s)}
     return [
         {"kind": kind, "name": name, "events": count, "cpu_ns": cpu_ns} | elapsed
         for (kind, name), (count, cpu_ns) in events.items()

@@ -70,7 +70,7 @@ def _one_switch_an_item(table: pd.DataFrame) -> Verdict:
     fifo = _row(table, "fifo")
     ends = between(fifo, "switches", "per_item", number_text)
     reason = (
-        f"Switches for each item: {_switches_of(fifo)}, interval {ends}; "
+        f"Switches for each item: {number_text(fifo.switches_per_item)} ({_WORDS['fifo']}), interval {ends}; "
         "judged as one within a factor of two."
     )
     if fifo.switches_lo_per_item >= 0.5 and fifo.switches_hi_per_item <= 2:
