@@ -32,8 +32,8 @@ def _bursts_are_cheaper(table: pd.DataFrame) -> Verdict:
     found = _of_a_round(table)
     single, burst = found.iloc[0], found.iloc[-1]
     reason = (
-        f"{ns(single.extra_ns)} of warm-up a switch evenly spaced, {ns(burst.extra_ns)} in bursts of "
-        f"{burst.burst:.0f}"
+        f"with one walk of the set for each switch, {ns(single.extra_ns)} of warm-up a switch evenly spaced, "
+        f"{ns(burst.extra_ns)} in bursts of {burst.burst:.0f}"
     )
     reason += "." if burst.seen else ", not clear of the noise."
     if at_most(burst, "extra", "ns") < single.extra_lo_ns:
