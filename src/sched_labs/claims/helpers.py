@@ -100,6 +100,11 @@ def at_most(row: pd.Series, stem: str, unit: str, suffix: str = "") -> float:
     return max(float(row[f"{stem}_hi_{unit}{suffix}"]), float(row[f"floor_{unit}{suffix}"]))
 
 
+def each_at_most(table: pd.DataFrame) -> pd.Series:
+    """The same of the extra of every row, ns."""
+    return table[["extra_hi_ns", "floor_ns"]].max(axis=1)
+
+
 def between(row: pd.Series, stem: str, unit: str, said: Callable[[float], str] = ns) -> str:
     """The ends of an interval in words, "2 ms to 3 ms"; `said` puts one of them into words."""
     return " to ".join(said(float(row[f"{stem}_{end}_{unit}"])) for end in ("lo", "hi"))

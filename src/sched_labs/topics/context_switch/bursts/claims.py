@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import at_most, ends
+from sched_labs.claims.helpers import at_most, each_at_most, ends
 
 
 def _peak(table: pd.DataFrame) -> pd.Series:
@@ -60,7 +60,7 @@ def _even_costs_the_same_after_any_work(table: pd.DataFrame) -> Verdict:
     # spacing_ns is the thread's own work; the partner's comes between, so that it tells no rate.
     peak = _peak(_spaced(table))
     others = table[table.burst == 1].drop(peak.name)
-    most = others[["extra_hi_ns", "floor_ns"]].max(axis=1)
+    most = each_at_most(others)
     # "As much" is taken as within a factor of two.
     refuted = most.min() < 0.5 * peak.extra_lo_ns
     # The spacing that decides: one that refutes the sentence, else the one that is nearest to refuting it.

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
-from sched_labs.claims.helpers import at_most, between, ends, holds_or_fails, some, within
+from sched_labs.claims.helpers import at_most, between, each_at_most, ends, holds_or_fails, some, within
 
 
 def _times(ratio: float) -> str:
@@ -50,8 +50,7 @@ def _constant(table: pd.DataFrame) -> Verdict:
     found = _seen(walks)
     if len(found) < 2:
         raise CannotTell("Two working sets with a warm-up that can be seen are needed.")
-    most_of = walks[["extra_hi_ns", "floor_ns"]].max(axis=1)
-    least, most = walks.assign(most=most_of).sort_values("most").iloc[0], _peak(found)
+    least, most = walks.loc[each_at_most(walks).idxmin()], _peak(found)
     hidden = "" if least.seen else " (not clear of the noise)"
     reason = (
         f"at random after a partner of {size(most.partner_bytes)}: {ns(least.extra_ns)}{hidden} at "
@@ -78,7 +77,7 @@ def _ten_to_hundred(table: pd.DataFrame) -> Verdict:
     ratio = (whole.extra_ns / whole.direct_ns)[whole.seen & (whole.extra_ns > 0)]
     inside = ratio.between(10, 100).reindex(whole.index, fill_value=False)
     # What stayed unseen is below 10 times only where 10 times would have been seen.
-    most = whole[["extra_hi_ns", "floor_ns"]].max(axis=1) / whole.direct_ns
+    most = each_at_most(whole) / whole.direct_ns
     hidden = ~whole.seen & (most >= 10)
     told = _span(ratio.min(), ratio.max()) if len(ratio) else "nothing seen"
     if 0 < len(ratio) < len(whole):
@@ -137,7 +136,7 @@ def _grows_for_ever(table: pd.DataFrame) -> Verdict:
             f"The largest set measured, {size(peak.working_set_bytes)}, still has the largest warm-up: "
             "a larger one could only refute it."
         )
-    least = larger.loc[larger[["extra_hi_ns", "floor_ns"]].max(axis=1).idxmin()]
+    least = larger.loc[each_at_most(larger).idxmin()]
     most = at_most(least, "extra", "ns")
     reason = (
         f"{ns(peak.extra_ns)} at {size(peak.working_set_bytes)} (at least {ns(peak.extra_lo_ns)}), "
@@ -273,7 +272,7 @@ def _seven_times_direct(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This run has no random walk with a direct cost beside it.")
     seen = _seen(found)
     least = (seen.extra_lo_ns / seen.direct_hi_ns).max()
-    most = (found[["extra_hi_ns", "floor_ns"]].max(axis=1) / found.direct_lo_ns).max()
+    most = (each_at_most(found) / found.direct_lo_ns).max()
     # What is not seen can only keep the sentence from failing.
     top = seen.assign(ratio=lambda rows: rows.extra_ns / rows.direct_ns).nlargest(1, "ratio").iloc[0]
     reason = (

@@ -182,7 +182,7 @@ CLAIMS = [
     Claim("base-slice", "A turn lasts as long as the slice that the kernel is set to.",
           "what the name base_slice_ns suggests", "slices.sweep", _a_turn_is_a_slice),
     Claim("002-126", "Threads that all ask for a longer slice are left alone for longer.",
-          "sched(7) and the EEVDF documentation", "slices.sweep", _own_slice),
+          "read out of sched(7) and the EEVDF documentation", "slices.sweep", _own_slice),
     Claim("002-052", "The scheduler's knobs change waits by 20 to 40 % at most.", COURSE, "slices.sweep",
           _knobs_change_little),
 ]  # fmt: skip
