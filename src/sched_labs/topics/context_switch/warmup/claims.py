@@ -50,7 +50,7 @@ def _constant(table: pd.DataFrame) -> Verdict:
     found = _seen(walks)
     if len(found) < 2:
         raise CannotTell("Two working sets with a warm-up that can be seen are needed.")
-    least, most = walks.loc[each_at_most(walks).idxmin()], _peak(found)
+    least, most = walks.iloc[int(each_at_most(walks).argmin())], _peak(found)
     hidden = "" if least.seen else " (not clear of the noise)"
     reason = (
         f"at random after a partner of {size(most.partner_bytes)}: {ns(least.extra_ns)}{hidden} at "
