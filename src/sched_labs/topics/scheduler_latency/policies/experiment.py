@@ -442,8 +442,10 @@ def admission(run: Run, *, step_percent: int | None = None) -> None:
     cpus = survey.fact("cpu.count").value
     count = cpus if isinstance(cpus, int) else len(survey.cpus_allowed)
     # The kernel admits by root domain, and an isolated CPU is not in the others' one.
-    isolated = set(files.cpu_list(files.read("/sys/devices/system/cpu/isolated")))
-    count = max(1, count - sum(cpu.number in isolated for cpu in survey.cpus))  # it names those offline, too
+    isolated, online = (
+        set(files.cpu_list(files.read(f"/sys/devices/system/cpu/{name}"))) for name in ("isolated", "online")
+    )
+    count = max(1, count - len(isolated & online))  # the kernel lists isolated ones that are offline, too
     least = math.ceil(100 * count / (MOST_RESERVATIONS - 2))
     if step_percent is not None:
         _check_numbers(step_percent=(step_percent, 1, MOST_STEP))
