@@ -63,6 +63,12 @@ CASES: list[Case] = [
     ("idle-exit", FAILS, [woken("idle", 5), woken("poll", 4)], "12 to 28 % less"),
     ("idle-exit", UNKNOWN, [woken("idle", 8), woken("poll", 4)], "spans 0.5"),
     ("idle-exit", UNKNOWN, [woken("idle", 8), woken("poll", 4, idled=20)], "idle for 20 %"),
+    (
+        "idle-exit",
+        UNKNOWN,
+        [woken("idle", 4) | {"polled_percent": 86.0}, woken("poll", 4)],
+        "polled by itself for 86 %",
+    ),
     ("wake-histogram", HOLDS, [woken("idle", 17, queue=80)], "length a run-queue histogram has 80 %"),
     ("wake-histogram", FAILS, [woken("idle", 17)], "interval 19 to 21"),
     ("wake-histogram", UNKNOWN, [woken("idle", 17, queue=50)], "spans 50"),

@@ -125,8 +125,8 @@ def _schedstat_sees_short_waits(table: pd.DataFrame) -> Verdict:
         )
     seen = cell.schedstat_mean_ns / cell.mean_ns
     reason = (
-        f"of sleeping workers in the light regime the mean wait is {ns(cell.mean_ns)}; schedstat saw "
-        f"{ns(cell.schedstat_mean_ns)} ({seen:.0%})."
+        f"of workers that sleep, spread, in the light regime the mean wait is {ns(cell.mean_ns)}; "
+        f"schedstat saw {ns(cell.schedstat_mean_ns)} ({seen:.0%})."
     )
     if 0.5 <= seen < 0.8:
         raise CannotTell(f"They differ, but not by a factor of two: {reason}")

@@ -24,6 +24,14 @@ def _row(table: pd.DataFrame, situation: str) -> pd.Series:
     return row
 
 
+def _idle_unpolled(table: pd.DataFrame) -> pd.Series:
+    """The row "idle"; CannotTell where its CPU did what that of "poll" does."""
+    row = _row(table, "idle")
+    if row.polled_percent > 50:
+        raise CannotTell(f"The idle CPU polled by itself for {row.polled_percent:.0f} % of the time.")
+    return row
+
+
 def _idle_is_soonest(table: pd.DataFrame) -> Verdict:
     """Statistic: by how much a trial's median is shorter than in the idle trial beside it, by interval over
     the pairs.  Control: the same CPU and the same waker.  Design: a thread of the policy SCHED_IDLE uses the
@@ -44,7 +52,7 @@ def _leaving_idle(table: pd.DataFrame) -> Verdict:
     idles as the machine has it.  Design: a CPU that polls needs neither an interrupt nor a way out of its
     idle state.  Opponent: polling takes both away at once, and the sentence has both.
     """
-    idle, polled = _row(table, "idle"), _row(table, "poll")
+    idle, polled = _idle_unpolled(table), _row(table, "poll")
     low, high = 1 - polled.p50_hi_ns / idle.p50_lo_ns, 1 - polled.p50_lo_ns / idle.p50_hi_ns
     reason = (
         f"{ns(idle.p50_ns)} on the idle CPU, {ns(polled.p50_ns)} where it polled: {100 * low:.0f} to "
@@ -74,9 +82,7 @@ def _free_for_the_waker(table: pd.DataFrame) -> Verdict:
     polls.  Design: the waker does the same each time, and its own CPU idles between two calls.  Opponent:
     that CPU polls, too, in the control, and comes out of its idle state before the call.
     """
-    idle, polled = _row(table, "idle"), _row(table, "poll")
-    if idle.polled_percent > 50:
-        raise CannotTell(f"The idle CPU polled by itself for {idle.polled_percent:.0f} % of the time.")
+    idle, polled = _idle_unpolled(table), _row(table, "poll")
     low = idle.waker_p50_lo_ns / polled.waker_p50_hi_ns
     high = idle.waker_p50_hi_ns / polled.waker_p50_lo_ns
     reason = (

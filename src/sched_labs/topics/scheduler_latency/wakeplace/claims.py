@@ -168,8 +168,8 @@ def _idle_wake_2_to_7_us(table: pd.DataFrame) -> Verdict:
     """
     cell = _woken(table, "bound to an idle CPU")
     reason = (
-        f"bound to an idle CPU half of the wake-ups ran within {ns(cell.p50_ns)}, interval "
-        f"{between(cell, 'p50', 'ns')}."
+        f"bound to an idle CPU half of the wake-ups ran within {ns(cell.p50_ns)} of the waker's call, "
+        f"interval {between(cell, 'p50', 'ns')}."
     )
     return within(cell.p50_lo_ns, cell.p50_hi_ns, 2_000, 7_000, reason)
 
