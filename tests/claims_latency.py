@@ -177,8 +177,11 @@ def weighed(
     ]
 
 
-def edge(granted: float, refused: str | None = "EBUSY", limit: float = 95) -> list[dict[str, Any]]:
-    return [{"granted_percent": granted, "step_percent": 2.5, "refused_by": refused, "limit_percent": limit}]
+def edge(
+    granted: float, refused: str | None = "EBUSY", limit: float = 95, fair_server: bool = True
+) -> list[dict[str, Any]]:
+    row = {"granted_percent": granted, "step_percent": 2.5, "refused_by": refused, "limit_percent": limit}
+    return [row | {"fair_server": fair_server}]
 
 
 def woken(
@@ -450,6 +453,8 @@ CASES: list[Case] = [
     ("L41", HOLDS, edge(95), "set to 95 %"),
     ("L41", FAILS, edge(90), "set to 95 %"),
     ("L41", UNKNOWN, edge(90, limit=nan), "does not tell its limit"),
+    ("L41", HOLDS, edge(95, fair_server=False), "set to 95 %"),
+    ("L41", UNKNOWN, edge(90, fair_server=False), "may be reserved"),
     ("002-018", FAILS, woken("idle CPUs", 20e3, 90e3), "99 % within 90 µs"),
     (
         "002-018",

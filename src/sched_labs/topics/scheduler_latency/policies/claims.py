@@ -265,12 +265,15 @@ def _no_oversubscription(table: pd.DataFrame) -> Verdict:
 
 def _edge_at_95(table: pd.DataFrame) -> Verdict:
     """Statistic: the last granted and the first refused reservation.  Control: the limit as it is set.
-    Design: steps of a few per cent.  Opponent: somebody else, or the kernel, may have reserved before.
+    Design: steps of a few per cent.  Opponent: another program may have reserved before, or
+    some CPUs count for less: where the kernel reserves no part itself, less than the limit refutes nothing.
     """
     row, reason = _edge(table)
     if math.isnan(row.limit_percent):
         raise CannotTell("This kernel does not tell its limit.")
     reason += f" The limit is set to {row.limit_percent:.0f} %."
+    if row.granted_percent + row.step_percent <= row.limit_percent and not row.fair_server:
+        raise CannotTell(f"The rest may be reserved, or some CPUs may count for less: {reason}")
     return yes(row.granted_percent <= row.limit_percent < row.granted_percent + row.step_percent, reason)
 
 

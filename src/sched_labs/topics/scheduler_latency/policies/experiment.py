@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -392,6 +393,7 @@ def summarise_admission(result: Result) -> pd.DataFrame:
     step_percent           one reservation, per CPU: the edge is known to that
     refused_by             the kernel's name for the refusal; missing where there was none
     limit_percent          rt_runtime / rt_period, the limit that the kernel is set to; missing if unknown
+    fair_server            whether the kernel may reserve a part itself, for normal threads: from 6.12 on
     """
     data = result.data
     known = result.parameters
@@ -409,9 +411,16 @@ def summarise_admission(result: Result) -> pd.DataFrame:
                 "step_percent": step / known["cpus"],
                 "refused_by": str(refused["errno"].iloc[0]) if len(refused) else None,
                 "limit_percent": 100 * runtime / period if runtime and period and runtime > 0 else math.nan,
+                "fair_server": _release(result) >= (6, 12),
             }
         ]
     )
+
+
+def _release(result: Result) -> tuple[int, ...]:
+    """The first two numbers of the kernel's release; none where it is not known."""
+    found = re.match(r"(\d+)\.(\d+)", str(result.machine.get("kernel") or ""))
+    return tuple(int(number) for number in found.groups()) if found else ()
 
 
 def instrument_admission(survey: machine.Machine) -> Instrument:
