@@ -130,6 +130,7 @@ CASES: list[Case] = [
     ("turn-whoever", HOLDS, [KEPT, row("short", 0, 50), row("owed", 8, 45)], "8 % of those that were owed"),
     ("turn-whoever", FAILS, [KEPT, row("short", 0, 50), row("owed", 99, 0)], "99 % of those that were owed"),
     ("turn-whoever", UNKNOWN, [KEPT, row("short", 0, 50), row("owed", 51, 20)], "spans 50 %, up to 56 %"),
+    ("turn-whoever", UNKNOWN, [KEPT, row("short", 0, 50), row("owed", 8, 12, rest=0.2)], "as short as 0.15"),
     ("turn-whoever", UNKNOWN, [KEPT, row("short", 0, 50)], "did not measure the situation owed"),
     ("turn-rest", HOLDS, [KEPT], "waited 1.00 times"),
     ("turn-rest", FAILS, [row("equal", 90, 2, rest=0.01)], "waited 0.01 times"),
