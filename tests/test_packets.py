@@ -247,7 +247,7 @@ CASES: list[Case] = [
     ("004-001", UNKNOWN, [way("single", ksoftirqd=np.inf, packets=np.nan)], "Next to no softirqs were"),
     ("004-001", UNKNOWN, [way("single", ksoftirqd=np.nan)], "not seen from here"),
     ("002-005", HOLDS, [way("single", packets=1e4)], "for each 10000.00 packets"),
-    ("002-005", FAILS, [way("single")], "One at a call over loopback: a softirq (NET_RX) for each 1.00"),
+    ("002-005", FAILS, [way("single")], "of 64 bytes: a softirq (NET_RX) for each 1.00"),
     ("002-005", UNKNOWN, [way("single", ksoftirqd=0.9)], "may have been ksoftirqd"),
     ("002-005", UNKNOWN, [way("single", ksoftirqd=np.nan)], "may have been ksoftirqd"),
     ("002-005", UNKNOWN, [way("single", packets=10)], "(interval 9.5 to 10)"),

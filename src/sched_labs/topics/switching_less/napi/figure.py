@@ -146,7 +146,7 @@ def _plain(way: object) -> str:
 
 
 def _late(ns: float) -> str:
-    return "unknown, for many are lost" if math.isnan(ns) else axes.time_text(ns, 2)
+    return "unknown, for many are lost" if math.isnan(ns) else axes.time_text(ns)
 
 
 def _caption(table: pd.DataFrame) -> str:
@@ -155,7 +155,7 @@ def _caption(table: pd.DataFrame) -> str:
     charged = table.hog_ns_per_packet[table.way == "interrupt"].sum()
     if not charged:
         return f"{text}."
-    return f"{text}; received by interrupt, each costs the hog {axes.time_text(charged, 2)} of its CPU time."
+    return f"{text}; received by interrupt, each costs the hog {axes.time_text(charged)} of its CPU time."
 
 
 def _alt(table: pd.DataFrame) -> str:

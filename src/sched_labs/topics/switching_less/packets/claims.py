@@ -78,7 +78,7 @@ def _rare_is_cheap(table: pd.DataFrame) -> Verdict:
         f"{_size(table)} cost the sender {ns(paced['sender_ns_per_packet'])} for each of "
         f"{paced['packets_per_s']:,.0f} a second, "
         f"{ns(single['sender_ns_per_packet'])} for each of {single['packets_per_s']:,.0f}. "
-        "A sleep of the sender is in the price of each rare one."
+        "A sleep of the sender is in the price of the rare ones."
     )
     if single["packets_per_s"] < 1.5 * paced["packets_per_s"]:
         raise CannotTell(f"The rates hardly differ: {reason}")
@@ -121,7 +121,8 @@ def _by_a_worker(table: pd.DataFrame) -> Verdict:
     if pd.isna(row["packets_per_softirq"]):
         raise CannotTell("This machine does not tell how many softirqs it ran, or ran none.")
     reason = (
-        f"One at a call over loopback: a softirq (NET_RX) for each {row['packets_per_softirq']:.2f} packets."
+        f"One at a call over loopback, {_size(table)}: a softirq (NET_RX) for each "
+        f"{row['packets_per_softirq']:.2f} packets."
     )
     if row["packets_hi_per_softirq"] < 2:
         if not row["ksoftirqd_per_softirq"] < 0.1:
