@@ -66,7 +66,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 
 def _caption(table: pd.DataFrame) -> str:
     said = [
-        f"{axes.time_text(row.p99_ns, 2)} ({NAMES[way]})"
+        f"{axes.time_text(row.p99_ns)} ({NAMES[way]})"
         for way, row in table.iterrows()
         if way in ("alone", "beside", "quota", "SCHED_IDLE", "cpu.idle")
     ]

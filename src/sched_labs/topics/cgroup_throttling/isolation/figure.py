@@ -94,7 +94,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 
 def _caption(table: pd.DataFrame) -> str:
     parts = [
-        f"{axes.number_text(row.cpu_percent, 2)} % {words}"
+        f"{axes.number_text(row.cpu_percent)} % {words}"
         for name, words in (
             ("alone", "alone"),
             ("affinity", "when only the thread itself is pinned"),
@@ -111,5 +111,5 @@ def _alt(table: pd.DataFrame) -> str:
     for row in each(table):
         words = WORDS.get(str(row.condition), str(row.condition)).replace("\n", " ")
         gap = axes.time_text(row.longest_gap_ns, 2) if row.longest_gap_ns > 0 else "none"
-        parts.append(f"{words}: {axes.number_text(row.cpu_percent, 2)} %, longest gap {gap}.")
+        parts.append(f"{words}: {axes.number_text(row.cpu_percent)} %, longest gap {gap}.")
     return " ".join(parts)

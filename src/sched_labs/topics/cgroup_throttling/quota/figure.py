@@ -329,7 +329,7 @@ def _count(threads: float) -> str:
 
 
 def _threads_alt(table: pd.DataFrame) -> str:
-    parts = ["Dots with intervals, both axes logarithmic: time until a quota is used up against threads."]
+    parts = ["Dots, both axes logarithmic: time until a quota is used up against threads."]
     for row in each(table):
         seen = axes.time_text(row.ran_ns) if np.isfinite(row.ran_ns) else "no stall seen"
         parts.append(f"{_count(row.threads)}: {seen}, formula {axes.time_text(row.formula_ran_ns)}.")

@@ -136,7 +136,7 @@ def _weight_better(table: pd.DataFrame) -> Verdict:
     if min(quota.p99_hi_ns, none.p99_hi_ns, *burst.p99_hi_ns) < weight.p99_lo_ns:
         return Verdict(FAILS, reason)
     if not (none.p99_hi_ns < quota.p99_lo_ns and weight.p99_hi_ns < none.p99_lo_ns):
-        raise CannotTell(f"Not both steps are an improvement for sure: {reason}")
+        raise CannotTell(f"Not both steps (no limit, then a weight) are an improvement for sure: {reason}")
     if (burst.p99_lo_ns <= weight.p99_hi_ns).any():
         raise CannotTell(f"A burst may do as well: {reason}")
     return Verdict(HOLDS, reason)
