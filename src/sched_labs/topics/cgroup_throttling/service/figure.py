@@ -309,7 +309,7 @@ def _short(row: Any) -> str:
 def _text(name: str, value: float) -> str:
     if not np.isfinite(value):
         return "unknown"
-    return axes.time_text(value, 2) if name.endswith("_ns") else f"{axes.number_text(value, 2)} %"
+    return axes.time_text(value) if name.endswith("_ns") else f"{axes.number_text(value, 2)} %"
 
 
 def _bars(ax: Axes, table: pd.DataFrame, pale: pd.DataFrame | None, name: str, title: str) -> None:
@@ -344,8 +344,8 @@ def _contention_caption(table: pd.DataFrame) -> str:
     if quota is None or hogs is None:
         return "No limit was set here."
     return (
-        f"The slowest hundredth takes {axes.time_text(quota.p99_ns, 2)} under the quota and "
-        f"{axes.time_text(hogs.p99_ns, 2)} among {hogs.hogs:g} hog{'s' * int(hogs.hogs > 1)}; cpu.stat "
+        f"The slowest hundredth takes {axes.time_text(quota.p99_ns)} under the quota and "
+        f"{axes.time_text(hogs.p99_ns)} among {hogs.hogs:g} hog{'s' * int(hogs.hogs > 1)}; cpu.stat "
         f"counts {axes.number_text(quota.throttled_percent, 2)} % of the periods as throttled in the one, "
         "and none in the other, which has no limit."
     )
