@@ -249,7 +249,8 @@ def _caption(table: pd.DataFrame, home: int | None, survey: machine.Machine) -> 
     nodes = table["node"].dropna().nunique()
     if nodes:
         parts.append(_count(nodes, "memory node", "memory nodes"))
-    sentence = f"{parts[0][0].upper()}{parts[0][1:]} " + "; ".join(parts[1:]) + "."
+    after = " " if len(table) > 1 else "; "  # of one CPU there is nothing to say of cores
+    sentence = f"{parts[0][0].upper()}{parts[0][1:]}{after}" + "; ".join(parts[1:]) + "."
     if len(table) > _MOST_WORDY:
         near = [
             f"{name.upper().replace('D', 'd')} {listed(sorted({axes.size_text(int(s)) for s in known}))}"

@@ -66,7 +66,7 @@ const draw = (scene, at, kit) => {
 const say = ({ rows: [near, far] }) => {
   const times = far.whole / near.whole, slowest = far.parts.reduce((a, b) => (b.to - b.from > a.to - a.from ? b : a));
   const others = times > 1.2 ? `${Math.round(times * 10) / 10} times as long` : times < 0.8 ? "sooner" : "about as long";
-  return `From the sender's call to the partner's own code: ${us(near.whole)} on one CPU, ${us(far.whole)} to an idle one, ${others}. Most of the far way is that ${slowest === far.parts[2] ? "it has to leave its idle state" : "it has to be told"}.`;
+  return `From the sender's call to the partner's own code: ${us(near.whole)} on one CPU, ${us(far.whole)} to an idle one, ${others}. The longest part of the far way is that ${slowest === far.parts[2] ? "it has to leave its idle state" : "it has to be told"}.`;
 };
 
 export default {

@@ -117,7 +117,7 @@ def _one_wins(table: pd.DataFrame) -> Verdict:
         f"{row.hogs:.0f} hogs on {row.cpus:.0f} CPUs: over the whole time the first had "
         f"{row.lead_percent:.0f} % of the lead that a CPU for itself gives "
         f"(interval {row.lead_lo_percent:.0f} to {row.lead_hi_percent:.0f}), with "
-        f"{number_text(row.moves_per_s, 2)} moves a second."
+        f"{number_text(row.moves_per_s, 2)} moves a second in all."
     )
     return above(row.lead_lo_percent, row.lead_hi_percent, MOSTLY_PERCENT, reason)
 

@@ -43,7 +43,7 @@ def _by_owner(table: pd.DataFrame) -> Verdict:
             right.append(helps if owner == "thread" else hurts)
             wrong.append(hurts if owner == "thread" else helps)
             said.append(f"{owner}'s data, beside {WHO[intruder]}: {ratio:.2f} ({low:.2f} to {high:.2f})")
-    reason = f"p99 pinned over free, trial by trial: {'; '.join(said)}."
+    reason = f"p99 pinned over free, median over trials: {'; '.join(said)}."
     return holds_or_fails(
         all(right), any(wrong), reason, f"Not every difference is surely a factor of {FELT}:"
     )

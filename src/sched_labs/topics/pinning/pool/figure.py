@@ -73,7 +73,7 @@ def _caption(table: pd.DataFrame) -> str:
 
     def both(column: str, intruder: str) -> str:
         pinned, free = (
-            axes.time_text(cases[column][f"{intruder}_{placed}"], 2) for placed in ("pinned", "free")
+            axes.time_text(cases[column][f"{intruder}_{placed}"]) for placed in ("pinned", "free")
         )
         return f"{pinned} pinned and {free} free"
 
