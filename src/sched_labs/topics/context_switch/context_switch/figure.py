@@ -273,7 +273,8 @@ def _caption(table: pd.DataFrame) -> str:
                 f"; a hand-over to another CPU costs {axes.time_text(middles['other_cpu'])} in the median"
             )
             if len(times := _times(good)):
-                sentence += f", {axes.number_text(times.median(), 2)} times as much as the same on one CPU"
+                ratio = axes.number_text(times.median(), 2)
+                sentence += f", case by case {ratio} times as much as the same on one CPU"
         sentences.append(f"{sentence}.")
     elif middles:
         sentences.append(

@@ -434,7 +434,10 @@ def _grid_caption(table: pd.DataFrame) -> str:
 
     if len(seen) == 1:
         return f"Warming up after one switch costs {said(most)}; no other field stands clear of the noise."
-    return f"Warming up after one switch costs from {said(least)} to {said(most)}."
+    return (
+        f"Where it stands clear of the noise, warming up after one switch costs from {said(least)} to "
+        f"{said(most)}."
+    )
 
 
 def _grid_alt(table: pd.DataFrame) -> str:
