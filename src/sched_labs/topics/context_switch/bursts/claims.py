@@ -38,9 +38,11 @@ def _bursts_are_cheaper(table: pd.DataFrame) -> Verdict:
     reason += "." if burst.seen else ", not clear of the noise."
     if at_most(burst, "extra", "ns") < single.extra_lo_ns:
         return Verdict(HOLDS, reason)
-    if burst.extra_lo_ns > 0.9 * single.extra_hi_ns:
+    if burst.seen and burst.extra_lo_ns > 0.9 * single.extra_hi_ns:
         return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals, {ends(single)} and {ends(burst)}, overlap: {reason}")
+    raise CannotTell(
+        f"The intervals, {ends(single)} and {ends(burst)}, overlap or lie in the noise: {reason}"
+    )
 
 
 def _spaced(table: pd.DataFrame) -> pd.DataFrame:

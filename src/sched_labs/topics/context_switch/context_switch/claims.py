@@ -37,7 +37,7 @@ def _cell(table: pd.DataFrame, mechanism: str, between: str, place: str) -> pd.S
 
 
 def _spread(values: pd.Series, form: str) -> str:
-    """Of threads and of processes: one number where they print alike, else both ends."""
+    """One number where all print alike, else the least and the most."""
     low, high = format(values.min(), form), format(values.max(), form)
     return low if low == high else f"{low} to {high}"
 
@@ -78,7 +78,7 @@ def _other_cpu_dearer(table: pd.DataFrame) -> Verdict:
     ratio = far.net_per_switch_ns / near.net_per_switch_ns
     least, most = far.net_lo_ns / near.net_hi_ns, far.net_hi_ns / near.net_lo_ns
     reason = (
-        f"by pipe between threads {ns(far.net_per_switch_ns)} to the other CPU against "
+        f"by pipe between threads {ns(far.net_per_switch_ns)} to another CPU against "
         f"{ns(near.net_per_switch_ns)} on one: {ratio:.1f} times (interval {least:.1f} to {most:.1f})."
     )
     return holds_or_fails(least >= 3, most < 3, reason, "The interval spans three times:")
@@ -206,11 +206,15 @@ def _saves_half(table: pd.DataFrame) -> Verdict:
     return Verdict(HOLDS if ((low >= 0.45) & (high <= 0.66)).all() else UNKNOWN, f"{reason}.")
 
 
+TRAVEL_NS = 10_000  # some tens of cache lines that travel between sockets take less in a round trip
+
+
 def _by_warm_caches(table: pd.DataFrame) -> Verdict:
     """Statistic: round trips of all mechanisms on one CPU and on two.  Control: pinned to two CPUs no side
     moves, so that its working set stays warm; where that is as quick, free sides have to be slower, and to
     move in one round trip of ten.  Design: the turn is a word, and there is nothing else to keep warm.
-    Opponent: the written line still travels; `poll` has that travel and no wake-up.
+    Opponent: what both sides write, the kernel's own lines too, still travels: two CPUs have to take more
+    than that explains, TRAVEL_NS.
     """
     one, two = _hand_overs(table, "same_cpu"), _hand_overs(table, "other_cpu")
     both = one.add_suffix("_one").join(two.add_suffix("_two"), how="inner")
@@ -221,11 +225,14 @@ def _by_warm_caches(table: pd.DataFrame) -> Verdict:
     times = both.round_trip_ns_two / both.round_trip_ns_one
     sides = " or of ".join(both.index.unique("between"))
     reason = (
-        f"pinned to a CPU each, where no side ever moves, a round trip of {sides} takes "
-        f"{times.min():.3g} to {times.max():.3g} times as long as on one CPU."
+        f"pinned to a CPU each, where no side ever moves, a round trip with wake-ups, of {sides}, takes "
+        f"{_spread(times, '.3g')} times as long as on one CPU."
     )
     if (both.round_trip_lo_ns_two > 1.5 * both.round_trip_hi_ns_one).all():
-        return Verdict(FAILS, reason)
+        more = (both.round_trip_lo_ns_two - both.round_trip_hi_ns_one).min()
+        if more > TRAVEL_NS:
+            return Verdict(FAILS, reason)
+        raise CannotTell(f"As little as {ns(more)} more may be cache lines that travel: {reason}")
     if not (both.round_trip_hi_ns_two < 1.5 * both.round_trip_lo_ns_one).all():
         least = (both.round_trip_lo_ns_two / both.round_trip_hi_ns_one).min()
         most = (both.round_trip_hi_ns_two / both.round_trip_lo_ns_one).max()

@@ -40,7 +40,10 @@ def _dearer_in_a_crowd(table: pd.DataFrame) -> Verdict:
     clear = table[table.switch_lo_ns > few.switch_hi_ns + few.floor_ns]
     reason = _crowd_reason(few, many)
     if not clear.empty:
-        reason += f" The smallest crowd that stands clear of the first has {clear.threads.min():.0f}."
+        reason += (
+            f" The smallest crowd that stands clear of the first and the noise, {ns(few.floor_ns)}, has "
+            f"{clear.threads.min():.0f}."
+        )
     if many.switch_lo_ns > few.switch_hi_ns + few.floor_ns:
         return Verdict(HOLDS, reason)
     raise CannotTell(

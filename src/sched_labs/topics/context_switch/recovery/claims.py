@@ -20,8 +20,8 @@ def _first_10k_slow(table: pd.DataFrame) -> Verdict:
     found = table[table.seen & table.left_at_10k_ratio.notna() & long]
     if found.empty:
         raise CannotTell(
-            "No set of 10,000 lines was slowed down and then timed in blocks short enough to tell its "
-            "10,000th access from its first."
+            "No set of 10,000 lines or more that was slowed down was timed in blocks short enough to tell "
+            "its 10,000th access from its first."
         )
     soonest = found.sort_values("left_at_10k_hi_ratio").iloc[0]
     refuted = soonest.left_at_10k_hi_ratio < AS_SLOW
@@ -55,7 +55,7 @@ def _warm_in_50_to_500_us(table: pd.DataFrame) -> Verdict:
         )
     found = table[table.seen & table.recovered].sort_values("working_set_bytes")
     if found.empty:
-        raise CannotTell("No set of this run was seen to slow down and to recover.")
+        raise CannotTell("No set of this run that was slowed down was seen to recover.")
     outside = found[(found.recovered_hi_ns < least) | (found.recovered_lo_ns > most)]
     spanning = found[(found.recovered_lo_ns < least) | (found.recovered_hi_ns > most)]
     # The set that decides: one outside the limits, else one that spans a limit, else the largest.

@@ -113,12 +113,12 @@ def _sequential_shows_it(table: pd.DataFrame) -> Verdict:
         f"{ns(peak.extra_ns_sequential)} in sequential order"
         + ("." if peak.seen_sequential else ", not clear of the noise.")
     )
-    if peak.extra_lo_ns_sequential >= 0.5 * peak.extra_hi_ns:
+    if peak.seen_sequential and peak.extra_lo_ns_sequential >= 0.5 * peak.extra_hi_ns:
         return Verdict(HOLDS, reason)
     if at_most(peak, "extra", "ns", "_sequential") < 0.5 * peak.extra_lo_ns:
         return Verdict(FAILS, reason)
     ordered = ends(peak, suffix="_sequential")
-    raise CannotTell(f"The intervals, {ends(peak)} and {ordered}, span one half: {reason}")
+    raise CannotTell(f"The intervals, {ends(peak)} and {ordered}, or the noise span one half: {reason}")
 
 
 def _grows_for_ever(table: pd.DataFrame) -> Verdict:
@@ -253,12 +253,13 @@ def _past_the_last_level(table: pd.DataFrame) -> Verdict:
     )
     low, high = last.extra_lo_ns / last.alone_ns, at_most(last, "extra", "ns") / last.alone_ns
     least, most = peak.extra_lo_ns / peak.alone_ns, peak.extra_hi_ns / peak.alone_ns
-    if low > most:
+    if last.seen and low > most:
         return Verdict(HOLDS, reason)
     if high < least:
         return Verdict(FAILS, reason)
     raise CannotTell(
-        f"The intervals, {low:+z.0%} to {high:+z.0%} and {least:+z.0%} to {most:+z.0%}, overlap: {reason}"
+        f"The intervals, {low:+z.0%} to {high:+z.0%} and {least:+z.0%} to {most:+z.0%}, overlap or lie in "
+        f"the noise: {reason}"
     )
 
 
