@@ -32,12 +32,15 @@ def _flag_wakes_one(table: pd.DataFrame) -> Verdict:
 
 def _flag_helps_connections(table: pd.DataFrame) -> Verdict:
     """Statistic: switches an event without the flag.  Control: a shared descriptor.  Design: connections
-    of their own, where one waits.  Opponent: a descriptor that is shared is another case.
+    of their own, where one waits: more switches have a cause that no flag takes away, and the sentence can
+    only fail.  Opponent: a descriptor that is shared is another case.
     """
     way, reason = _woken(table, "own")
     if way.threads < 3:
         raise CannotTell(f"Too few threads to tell. {reason}")
-    return holds_or_fails(way.switches_lo_per_event > 2, way.switches_hi_per_event <= 2, reason, _spans(way))
+    ends = between(way, "switches", "per_event", count)
+    unclear = f"Not surely up to two ({ends}), and with one waiter for each source more have another cause:"
+    return holds_or_fails(False, way.switches_hi_per_event <= 2, reason, unclear)
 
 
 CLAIMS = [

@@ -81,13 +81,12 @@ def _threshold(table: pd.DataFrame) -> Verdict:
     Opponent: on another machine 5,000 a second may cost much; a price by rate alone is refuted all the same.
     """
     switched = _row(table, "switches")
-    if switched["switches_hi_per_s"] < MANY:
-        if _clear(switched):
-            return Verdict(FAILS, f"The loss is there below 5,000 a second: {_lost(switched)}.")
+    if not _clear(switched):
         raise CannotTell(
-            f"Below 5,000 a second, the loss is not for sure larger than noise and than {FELT:.0%}: "
-            f"{_lost(switched)}."
+            f"The loss is not for sure larger than both noise and {FELT:.0%}: {_lost(switched)}."
         )
+    if switched["switches_hi_per_s"] < MANY:
+        return Verdict(FAILS, f"The loss is there below 5,000 a second: {_lost(switched)}.")
     bare = _row(table, "bare")
     reason = f"{_lost(switched)}; {_lost(bare)}."
     least = min(switched["switches_lo_per_s"], bare["switches_lo_per_s"])
@@ -118,7 +117,7 @@ def _counting_tells(table: pd.DataFrame) -> Verdict:
         "a partner."
     )
     as_many = bare["machine_switches_lo_per_s"] > 0.5 * switched["machine_switches_hi_per_s"]
-    if as_many and bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:
+    if as_many and _clear(switched) and bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:
         counted = f"{_counted(switched)}; {_counted(bare)}"
         return Verdict(
             FAILS,
