@@ -347,6 +347,15 @@ def test_memory_bounds_a_group_where_its_limit_is_the_smaller(monkeypatch: pytes
         assert table["memory, at 64 KiB a thread"] == holds_for
 
 
+def test_the_largest_number_of_a_thread_bounds_the_machine_before_6_14(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for kernel, holds_for in (((6, 12), "machine"), ((6, 14), "PID namespace")):
+        monkeypatch.setattr(threads.Seen, "version", kernel)
+        table = threads.limits().set_index("limit").holds_for
+        assert table["pid_max (/proc/sys/kernel/pid_max)"] == holds_for
+
+
 def test_mappings_bound_threads_only_where_their_stacks_are_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
     for library, kernel, bound in (
         ("2.41", (6, 18), True),

@@ -53,7 +53,7 @@ def limits() -> pd.DataFrame:
 
     # From 6.14 on, every PID namespace has a pid_max of its own.
     add("pid_max (/proc/sys/kernel/pid_max)", files.number("/proc/sys/kernel/pid_max"), running,
-        "PID namespace")  # fmt: skip
+        "PID namespace" if (Seen().version or (0, 0)) >= (6, 14) else "machine")  # fmt: skip
     add("threads-max (/proc/sys/kernel/threads-max)", files.number("/proc/sys/kernel/threads-max"), running,
         "machine")  # fmt: skip
     maps = files.number("/proc/sys/vm/max_map_count") if _stacks_are_mappings() else None
