@@ -367,6 +367,10 @@ def test_a_machine_that_tells_no_caches_says_so() -> None:
     assert figure.data["l2_bytes"].isna().all()
 
 
+def test_of_one_cpu_the_map_says_nothing_of_sharing_a_core() -> None:
+    assert figures.topology.draw(layout(1, 1, 1, 1)).caption.startswith("One CPU; one last-level cache")
+
+
 # ---- what this machine may not have: logic in a guest, and no timing ----
 
 IN_THE_GUEST = """
