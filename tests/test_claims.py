@@ -127,6 +127,7 @@ def back(
     """One row of a recovery curve: back to normal after when +- 10 % ns; left +- 0.05 of the extra."""
     return {
         "working_set_bytes": size,
+        "lines": size // 64,
         "seen": seen,
         "recovered": recovered,
         "recovered_ns": when,
@@ -353,6 +354,7 @@ CASES: list[Case] = [
     ("000-025", FAILS, [back(MIB, left=0.04)], "1 MiB: around the 10,000th access 4% of the extra"),
     ("000-025", FAILS, [back(MIB, left=1.0), back(4 * MIB, left=0.0)], "4 MiB"),
     ("000-025", UNKNOWN, [back(16 * KIB, left=0.0)], "No set of 10,000 lines"),
+    ("000-025", UNKNOWN, [back(MIB, left=0.04) | {"lines": MIB // 128}], "No set of 10,000 lines"),
     ("000-025", FAILS, [back(MIB, left=0.53)], "of the first is left (interval 48% to 58%)"),
     ("000-025", HOLDS, [back(MIB, left=0.96)], "of the first is left (interval 91% to 101%)"),
     ("000-025", UNKNOWN, [back(MIB, left=0.88)], "spans 90%"),

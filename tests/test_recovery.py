@@ -39,7 +39,7 @@ def made(after: list[list[float]], alone: float = 1000.0, size: int = 64 * KIB, 
                 }
                 for number, ns in enumerate(times)
             ]
-    return Result("recovery.curve", pd.DataFrame(rows), dict(machine), {"profile": "quick"})
+    return Result("recovery.curve", pd.DataFrame(rows), dict(machine), {"profile": "quick", "line_bytes": 64})
 
 
 def falling(blocks: int = 64, slow: int = 10, ratio: float = 3.0) -> list[float]:

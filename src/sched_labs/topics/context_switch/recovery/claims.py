@@ -16,8 +16,7 @@ def _first_10k_slow(table: pd.DataFrame) -> Verdict:
     Design: a set of fewer lines has seen each of them again long before, and says nothing of first accesses.
     Opponent: with a tenth of the extra time gone an access still counts as slow as the first.
     """
-    long = table.working_set_bytes >= 10_000 * 64
-    found = table[table.seen & table.left_at_10k_ratio.notna() & long]
+    found = table[table.seen & table.left_at_10k_ratio.notna() & (table.lines >= 10_000)]
     if found.empty:
         raise CannotTell(
             "No set of 10,000 lines or more that was slowed down was timed in blocks short enough to tell "

@@ -33,6 +33,7 @@ def summarise(result: Result) -> pd.DataFrame:
     """One row per working set; medians over trials.
 
     working_set_bytes            what the victim walks
+    lines                        the same in cache lines
     partner_bytes                what the partner touched
     alone_ns_per_access          an access when nothing switched
     first_ratio                  the first block after the switch against alone
@@ -48,6 +49,7 @@ def summarise(result: Result) -> pd.DataFrame:
                                  so many were not made
     trials
     """
+    line = int(result.parameters["line_bytes"])
     rows = []
     for working_set, part in starts.with_turns(result.data).groupby("working_set_bytes", sort=False):
         alone, after = _by_trial(part, "alone"), _by_trial(part, "after_switch")
@@ -71,6 +73,7 @@ def summarise(result: Result) -> pd.DataFrame:
         rows.append(
             {
                 "working_set_bytes": int(str(working_set)),
+                "lines": int(str(working_set)) // line,
                 "partner_bytes": int(part.partner_bytes.max()),
                 "alone_ns_per_access": middle / reads,
                 "first_ratio": float((after.iloc[:, 0] / baseline).median()),
