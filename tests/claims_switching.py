@@ -51,6 +51,7 @@ LOCK_CASES: list[Case] = [
     ("001-013", FAILS, [FIFO, lock("mutex")], "0.0001 (default mutex)"),
     ("001-013", UNKNOWN, [lock("fifo", switches=1.0, half=0.95), lock("mutex")], "in this run, 0.05 to 1.9"),
     ("001-013", UNKNOWN, [FIFO, lock("mutex", switches=0.3)], "0.9 to 1.1 and 0.27 to 0.33, allow either"),
+    ("001-013", UNKNOWN, [FIFO, lock("mutex", switches=0.55)], "0.9 to 1.1 and 0.5 to 0.61, allow either"),
     ("001-016", HOLDS, [FIFO, lock("try")], "a ratio of 30.0 (interval 24.5 to 36.7)"),
     ("001-016", FAILS, [FIFO, lock("try", 1000)], "a ratio of 3.0"),
     ("001-016", UNKNOWN, [FIFO, lock("try", 300)], "spans ten times"),

@@ -39,7 +39,7 @@ def _race_makes_switches(table: pd.DataFrame) -> Verdict:
     if fifo.switches_lo_per_item < FEW:
         raise CannotTell(f"It is not sure that there was a convoy in this run, {_interval(fifo)}: {reason}")
     return holds_or_fails(
-        mutex.switches_lo_per_item > fifo.switches_lo_per_item / 2,
+        mutex.switches_lo_per_item > fifo.switches_hi_per_item / 2,
         mutex.switches_hi_per_item < FEW,
         reason,
         f"The intervals, {_interval(fifo)} and {_interval(mutex)}, allow either:",
