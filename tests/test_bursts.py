@@ -88,8 +88,8 @@ def test_the_figure_compares_in_words(live: Result) -> None:
     )
     figure = figures.draw(result, recorded=result, predictions=[{"value": 20, "unit": "µs"}])
     assert figure.caption == (
-        "A switch costs 30 µs of warm-up when it comes by itself, and 4 µs in a burst of 100; "
-        "evenly spaced, 9 µs after 3.75 µs of work and 30 µs after 15 µs."
+        "With one walk of the set for each, a switch by itself costs 30 µs of warm-up, and one "
+        "in a burst of 100 4 µs; evenly spaced, 9 µs after 3.75 µs of work and 30 µs after 15 µs."
     )
     assert "bursts of 10 9 µs" in figure.alt and "20 µs" in figure.alt
     assert figures.draw(made(pattern(1, 1, 0), pattern(10, 1, 0))).caption.startswith("No warm-up")

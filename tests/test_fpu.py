@@ -124,7 +124,7 @@ def test_the_figure_says_how_much_or_that_it_is_not_seen() -> None:
     assert figure.caption == (
         "Filled AVX-512 registers add 100 ns a switch, 10 %; with none filled it costs 1 µs."
     )
-    assert "SSE 0 (no difference seen)" in figure.alt
+    assert "SSE 0 (no difference seen: " in figure.alt
     texts = [text.get_text() for text in figure.mpl.axes[0].texts]
     assert texts == ["2,112 B in use", "2,112 B in use"]
     assert "nothing to a switch that stands clear" in made(0).plot().caption

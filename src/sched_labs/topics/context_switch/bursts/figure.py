@@ -143,9 +143,9 @@ def _caption(table: pd.DataFrame) -> str:
         single, longest = bursts.iloc[0], bursts.iloc[-1]
         hidden = "nothing that stands clear of the noise"
         parts.append(
-            f"A switch costs {axes.time_text(single['extra_ns'])} of warm-up when it comes by itself, and "
-            f"{axes.time_text(longest['extra_ns']) if longest['seen'] else hidden} in a burst of "
-            f"{longest['burst']}"
+            "With one walk of the set for each, a switch by itself costs "
+            f"{axes.time_text(single['extra_ns'])} of warm-up, and one in a burst of {longest['burst']} "
+            f"{axes.time_text(longest['extra_ns']) if longest['seen'] else hidden}"
         )
     even = _even(table)
     even = even[even["seen"].astype(bool) & (even["extra_ns"] > 0)]

@@ -154,10 +154,11 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
-    said = [
-        f"{row.name} {axes.time_text(row.extra_ns)}{'' if row.seen else ' (no difference seen)'}"
-        for row in each(table)
-    ]
+    said = []
+    for row in each(table):
+        ends = axes.range_text(row.extra_lo_ns, row.extra_hi_ns)
+        hidden = "" if row.seen else f" (no difference seen: {ends})"
+        said.append(f"{row.name} {axes.time_text(row.extra_ns)}{hidden}")
     return (
         "Dots with intervals on a time axis through zero: what filled registers add to a switch. "
         f"{listed(said)}. The noise floor is {axes.time_text(float(table['floor_ns'].iloc[0]))}."

@@ -119,7 +119,10 @@ def _asleep_too(table: pd.DataFrame) -> Verdict:
         raise CannotTell("Running threads do not make the call dearer here, so there is nothing to share.")
     if not all(math.isfinite(asleep[name]) for name in ("extra_lo_ns", "extra_hi_ns")):
         raise CannotTell("Too few trials to tell how trials vary.")
-    reason = f"{ns(asleep.call_ns)} with threads asleep, {ns(running.call_ns)} with threads that run."
+    reason = (
+        f"{ns(asleep.call_ns)} with threads asleep, {ns(running.call_ns)} with threads that run; half "
+        "of what these add is enough to count as dear."
+    )
     return holds_or_fails(
         asleep.extra_lo_ns > HALF * running.extra_hi_ns,
         asleep.extra_hi_ns < HALF * running.extra_lo_ns,

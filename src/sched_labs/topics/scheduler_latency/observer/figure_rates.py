@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
@@ -107,6 +109,10 @@ def _slower(row: pd.Series) -> str:
     return f"by {_percent(row['slower_percent'])}" if row["slower_lo_percent"] > 0 else "not measurably"
 
 
+def _unseen(row: Any) -> str:
+    return "" if row.slower_lo_percent > 0 or row.slower_hi_percent < 0 else " (no difference seen)"
+
+
 def _caption(table: pd.DataFrame) -> str:
     ends = [axes.count_text(table["switches_per_s"].iloc[at]) for at in (0, -1)]
     one = ends[0] == ends[1]
@@ -124,7 +130,7 @@ def _caption(table: pd.DataFrame) -> str:
 def _alt(table: pd.DataFrame) -> str:
     told = "; ".join(
         f"{name_of(row.observer)} at {axes.count_text(row.switches_per_s)} switches a second "
-        f"{_percent(row.slower_percent)}{'' if row.slower_lo_percent > 0 else ' (no difference seen)'}"
+        f"{_percent(row.slower_percent)}{_unseen(row)}"
         for row in each(table)
     )
     return f"Line plot: by how much observers slow two threads down, against their rate of switches. {told}."

@@ -20,8 +20,8 @@ def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
     """
     own = one_row(table, by="own")
     reason = (
-        f"{own.threads} threads with times of their own woke a quiet CPU {own.bursts_per_event:.2f} times an "
-        f"event, half of them within {ns(own.late_p50_ns)} of their time."
+        f"{own.threads} threads with times of their own woke up after 0.1 ms without a wake-up "
+        f"{own.bursts_per_event:.2f} times an event, half of them within {ns(own.late_p50_ns)} of their time."
     )
     if own.bursts_lo_per_event > 0.5 and own.late_p50_hi_ns < SOON_NS:
         return Verdict(FAILS, reason)
