@@ -31,7 +31,7 @@ REFERENCE: list[Case] = [
     ("004-026", FAILS, [rung("system_call", 260, 5)], "260 ns"),
     ("004-026", UNKNOWN, [rung("system_call", 100, 5)], "spans 100 ns"),
     ("004-026", UNKNOWN, [rung("call", 1)], "did not measure a system call"),
-    ("004-027", HOLDS, [rung("call", 1.4, 0.1)], "1.4 ns, interval 1.3 to 1.5 ns"),
+    ("004-027", HOLDS, [rung("call", 1.4, 0.1)], "1.4 ns, interval 1.3 ns to 1.5 ns"),
     ("004-027", FAILS, [rung("call", 9, 1)], "9 ns"),
     ("004-027", UNKNOWN, [rung("call", 5, 1)], "spans 5 ns"),
     ("003-011", HOLDS, copies(3050, 3400), "warm: 3.05 µs, interval 2.95 µs to 3.15 µs; cold: 3.4 µs"),

@@ -110,7 +110,7 @@ def _sigoure(table: pd.DataFrame) -> Verdict:
 
 
 CLAIMS = [
-    Claim("004-014", "timectxsw makes four process switches in an iteration.", COLLECTION, KIND,
+    Claim("004-014", "timectxsw on one CPU makes four process switches in an iteration.", COLLECTION, KIND,
           _four_process_switches),
     Claim("004-016", "timetctxsw2 on one CPU makes four thread switches in an iteration.", COLLECTION, KIND,
           _four_yields),

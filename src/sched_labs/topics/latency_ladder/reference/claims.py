@@ -6,7 +6,6 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, SWITCH_LIST, UNKNOWN, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import between, holds_or_fails, some
-from sched_labs.core.words import number_text
 
 ARTICLE = "an article on the costs of threads, measured on a Haswell i7-4771"
 KIND = "reference.costs"
@@ -40,12 +39,7 @@ def _function_call(table: pd.DataFrame) -> Verdict:
     a loop, which overlaps calls.  Opponent: inlined it costs nothing.
     """
     row = _rung(table, "call", "a function call")
-    return _at_most(
-        row,
-        5,
-        f"{number_text(row.cost_ns, 2)} ns, interval {number_text(row.cost_lo_ns, 2)} to "
-        f"{number_text(row.cost_hi_ns, 2)} ns. Up to 5 ns counts as a few.",
-    )
+    return _at_most(row, 5, f"{_said(row)}. Up to 5 ns counts as a few.")
 
 
 def _copies(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -123,7 +117,7 @@ def _clock_is_a_call(table: pd.DataFrame) -> Verdict:
 
 CLAIMS = [
     Claim("004-026", "A system call takes 100 ns or less.", SWITCH_LIST, KIND, _system_call),
-    Claim("004-027", "A function call takes a few nanoseconds.", SWITCH_LIST, KIND, _function_call),
+    Claim("004-027", "A function call takes a few nanoseconds at most.", SWITCH_LIST, KIND, _function_call),
     Claim("003-011", "Copying 64 KiB takes about 3.2 µs.", ARTICLE, KIND,
           _copy_3200),
     Claim("003-012", "A context switch is faster than copying 64 KiB.", ARTICLE,
