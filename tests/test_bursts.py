@@ -88,14 +88,14 @@ def test_the_figure_compares_in_words(live: Result) -> None:
     )
     figure = figures.draw(result, recorded=result, predictions=[{"value": 20, "unit": "µs"}])
     assert figure.caption == (
-        "With one walk of the set for each, a switch by itself costs 30 µs of warm-up, and one "
-        "in a burst of 100 4 µs; evenly spaced, 9 µs after 3.75 µs of work and 30 µs after 15 µs."
+        "With one walk of the set for each, a switch costs 30 µs of warm-up by itself, and 4 µs in a burst "
+        "of 100; evenly spaced, 9 µs of warm-up after 3.75 µs of work and 30 µs after 15 µs."
     )
-    assert "bursts of 10 9 µs" in figure.alt and "20 µs" in figure.alt
+    assert "bursts of 10: 9 µs" in figure.alt and "20 µs" in figure.alt
     assert figures.draw(made(pattern(1, 1, 0), pattern(10, 1, 0))).caption.startswith("No warm-up")
     one_seen = made(pattern(1, 1, 0), pattern(10, 1, 0), pattern(1, 0.25, 9_000))
     assert figures.draw(one_seen).caption == (
-        "Evenly spaced, only 9 µs after 3.75 µs of work stands clear of the noise."
+        "Evenly spaced, only 9 µs of warm-up after 3.75 µs of work stands clear of the noise."
     )
     assert live.plot().caption.endswith(".")
 

@@ -301,8 +301,10 @@ def test_matrix_caption_compares_a_hand_over_with_the_same_on_one_cpu() -> None:
     good = matrix.judged(matrix.frame(result)).set_index(["mechanism", "between"])
     one, two = (good[good.placement == place].net_per_switch_ns for place in ("same_cpu", "other_cpu"))
     assert "yield" in one.index and "yield" not in two.index  # which has no counterpart on two CPUs
-    times = axes.number_text((two / one).dropna().median(), 2)
-    assert f"case by case {times} times as much as the same on one CPU" in figures.draw(result).caption
+    assert "case by case 13 times as much as the same on one CPU" in figures.draw(result).caption
+    futex = (result.table.mechanism == "futex") & (result.table.placement == "other_cpu")
+    result.table.loc[futex, "net_per_switch_ns"] *= 2
+    assert "case by case 13 to 26 times as much as the same on one CPU" in figures.draw(result).caption
 
 
 def test_flagged_cases_of_a_recorded_run_are_left_out() -> None:

@@ -143,22 +143,24 @@ def _caption(table: pd.DataFrame) -> str:
         single, longest = bursts.iloc[0], bursts.iloc[-1]
         hidden = "nothing that stands clear of the noise"
         parts.append(
-            "With one walk of the set for each, a switch by itself costs "
-            f"{axes.time_text(single['extra_ns'])} of warm-up, and one in a burst of {longest['burst']} "
-            f"{axes.time_text(longest['extra_ns']) if longest['seen'] else hidden}"
+            "With one walk of the set for each, a switch costs "
+            f"{axes.time_text(single['extra_ns'])} of warm-up by itself, and "
+            f"{axes.time_text(longest['extra_ns']) if longest['seen'] else hidden} in a burst of "
+            f"{longest['burst']}"
         )
     even = _even(table)
     even = even[even["seen"].astype(bool) & (even["extra_ns"] > 0)]
     if len(even) > 1:
         near, far = even.iloc[0], even.iloc[-1]
         parts.append(
-            f"evenly spaced, {axes.time_text(near['extra_ns'])} after {axes.time_text(near['spacing_ns'])} "
-            f"of work and {axes.time_text(far['extra_ns'])} after {axes.time_text(far['spacing_ns'])}"
+            f"evenly spaced, {axes.time_text(near['extra_ns'])} of warm-up after "
+            f"{axes.time_text(near['spacing_ns'])} of work and {axes.time_text(far['extra_ns'])} after "
+            f"{axes.time_text(far['spacing_ns'])}"
         )
     elif len(even) and not parts:
         only = even.iloc[0]
         parts.append(
-            f"evenly spaced, only {axes.time_text(only['extra_ns'])} after "
+            f"evenly spaced, only {axes.time_text(only['extra_ns'])} of warm-up after "
             f"{axes.time_text(only['spacing_ns'])} of work stands clear of the noise"
         )
     text = "; ".join(parts)
@@ -168,7 +170,7 @@ def _caption(table: pd.DataFrame) -> str:
 
 def _alt(table: pd.DataFrame) -> str:
     def said(row: Any, name: str) -> str:
-        return f"{name} {axes.time_text(row.extra_ns)}{'' if row.seen else ' (no difference seen)'}"
+        return f"{name}: {axes.time_text(row.extra_ns)}{'' if row.seen else ' (no difference seen)'}"
 
     bursts = ", ".join(said(row, f"bursts of {row.burst}") for row in each(_bursts(table)))
     even = ", ".join(said(row, f"after {axes.time_text(row.spacing_ns)}") for row in each(_even(table)))

@@ -273,8 +273,8 @@ def _caption(table: pd.DataFrame) -> str:
                 f"; a hand-over to another CPU costs {axes.time_text(middles['other_cpu'])} in the median"
             )
             if len(times := _times(good)):
-                ratio = axes.number_text(times.median(), 2)
-                sentence += f", case by case {ratio} times as much as the same on one CPU"
+                ends = dict.fromkeys(axes.number_text(end, 2) for end in (times.min(), times.max()))
+                sentence += f", case by case {' to '.join(ends)} times as much as the same on one CPU"
         sentences.append(f"{sentence}.")
     elif middles:
         sentences.append(

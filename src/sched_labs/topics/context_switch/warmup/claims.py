@@ -83,8 +83,8 @@ def _ten_to_hundred(table: pd.DataFrame) -> Verdict:
     if 0 < len(ratio) < len(whole):
         told += " where it stands clear of the noise"
     reason = (
-        f"{told}; seen between 10 and 100 at {inside.sum()} of {len(whole)} combinations of working set "
-        "and partner."
+        f"at random {told}; seen between 10 and 100 at {inside.sum()} of {len(whole)} combinations of "
+        "working set and partner."
     )
     low, high = whole.extra_lo_ns / whole.direct_ns, whole.extra_hi_ns / whole.direct_ns
     if inside.all() and (low >= 10).all() and (high <= 100).all():

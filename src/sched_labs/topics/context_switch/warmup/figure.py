@@ -410,7 +410,7 @@ def grid(result: Drawable) -> Figure:
             spine.set_visible(False)
         ax.set_xlabel("working set of the thread")
         ax.set_ylabel("touched in between")
-        ax.set_title("µs more for a walk (·: no difference seen)")
+        ax.set_title("µs more for a walk (·: no warm-up seen)")
     return Figure(
         drawing,
         KIND,
@@ -435,7 +435,7 @@ def _grid_caption(table: pd.DataFrame) -> str:
     if len(seen) == 1:
         return f"Warming up after one switch costs {said(most)}; no other field stands clear of the noise."
     return (
-        f"Where it stands clear of the noise, warming up after one switch costs from {said(least)} to "
+        f"Where a field's warm-up after one switch stands clear of the noise, it costs from {said(least)} to "
         f"{said(most)}."
     )
 
@@ -445,7 +445,7 @@ def _grid_alt(table: pd.DataFrame) -> str:
     for partner, rows in table.groupby("partner_bytes", sort=True):
         said = ", ".join(
             f"{axes.size_text(row.working_set_bytes)} "
-            f"{axes.time_text(row.extra_ns) if row.seen and row.extra_ns > 0 else 'no difference seen'}"
+            f"{axes.time_text(row.extra_ns) if row.seen and row.extra_ns > 0 else 'no warm-up seen'}"
             for row in each(rows)
         )
         parts.append(f"Partner of {axes.size_text(float(str(partner)))}: {said}.")
