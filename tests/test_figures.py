@@ -331,6 +331,17 @@ def test_a_case_that_is_not_judged_has_no_word_for_its_calls() -> None:
     assert [text.get_text() for text in figure.mpl.legends[0].get_texts()] == ["whole hand-over, not judged"]
 
 
+def test_a_line_through_a_single_number_of_hogs_is_not_in_the_legend() -> None:
+    several = recorded("slices.sweep")
+    one = replace(several, data=several.data[several.data["hogs"] == 4])
+    named = [
+        "(N − 1) turns of equal length"
+        in {text.get_text() for text in figures.draw(run).mpl.legends[0].get_texts()}
+        for run in (several, one)
+    ]
+    assert named == [True, False]
+
+
 def test_a_cross_of_a_case_that_costs_no_more_than_its_calls_is_counted() -> None:
     result = made_matrix()
     good = ~result.table["flagged"]

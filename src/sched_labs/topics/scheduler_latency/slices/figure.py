@@ -178,7 +178,8 @@ def _handles(
 ) -> list[Line2D]:
     handles = [Line2D([], [], label=_WORDS[kind], **look) for kind, look in reversed(_LOOKS.items())]
     thin = {"color": style.colour(style.NEUTRAL), "linewidth": 1.0, "linestyle": (0, (1, 2))}
-    handles.append(Line2D([], [], label="(N − 1) turns of equal length", **thin))  # type: ignore[arg-type]
+    if len(left_alone(table)) > 1:  # through a single number of hogs there is no line
+        handles.append(Line2D([], [], label="(N − 1) turns of equal length", **thin))  # type: ignore[arg-type]
     handles += interval_in_legend(style.INK, table[[f"{kind}_hi_ns" for kind in _LOOKS]], upright=True)
     handles += also_in_legend(recorded, ())
     return handles + [Line2D([], [], label=text, **dashed()) for text, _ in marks]

@@ -38,8 +38,8 @@ def _waits_beside_idle(table: pd.DataFrame) -> Verdict:
     cell = _woken(table, "idle CPUs")
     reason = (
         f"with idle CPUs half of the wake-ups ran within {ns(cell.p50_ns)}, 99 % within {ns(cell.p99_ns)} "
-        f"(interval {between(cell, 'p99', 'ns')}). Less than a millisecond is taken for no "
-        "wait."
+        f"(interval {between(cell, 'p99', 'ns')}). Where 99 % take less than a millisecond, that is taken "
+        "for no wait."
     )
     if cell.p99_hi_ns < 1e6:
         return Verdict(FAILS, reason)
