@@ -546,6 +546,7 @@ CANNOT_BE = {
     ("000-115", HOLDS),  # yielders prove nothing of preemption: they refute, or are not so many
     ("000-139", HOLDS),  # nothing else runs here: that a count stands out then proves nothing
     ("000-086", HOLDS),  # a source of one waiter wakes no other thread: there is nothing to save
+    ("000-091", HOLDS),  # a CPU that goes idle before each event costs more as well
     ("000-072", HOLDS),  # a worker has one request at a time: a short queue is no proof of one in the kernel
     ("002-039", HOLDS),  # other programs on the other CPUs look the same
     ("002-092", HOLDS),  # as well

@@ -21,7 +21,8 @@ def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
     own = one_row(table, by="own")
     reason = (
         f"{own.threads} threads with times of their own woke up after 0.1 ms without a wake-up "
-        f"{own.bursts_per_event:.2f} times an event, half of them within {ns(own.late_p50_ns)} of their time."
+        f"{own.bursts_per_event:.2f} times an event, and served half of the events within "
+        f"{ns(own.late_p50_ns)} of their time."
     )
     if own.bursts_lo_per_event > 0.5 and own.late_p50_hi_ns < SOON_NS:
         return Verdict(FAILS, reason)
@@ -31,11 +32,13 @@ def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
         if apart_ns < APART_NS:
             raise CannotTell(f"Their times lie {ns(apart_ns)} apart, too close to tell: {reason}")
         if own.late_p50_hi_ns > LONGEST_TICK_NS:
-            raise CannotTell(f"Half of them may come later than a tick of 10 ms explains ({late}): {reason}")
+            raise CannotTell(
+                f"Half of the events may come later than a tick of 10 ms explains ({late}): {reason}"
+            )
         return Verdict(HOLDS, reason)
     if own.bursts_lo_per_event > 0.5:
         raise CannotTell(
-            f"Half of them come not surely within a quarter of a tick of 1 ms ({late}): {reason}"
+            f"Half of the events come not surely within a quarter of a tick of 1 ms ({late}): {reason}"
         )
     ends = between(own, "bursts", "per_event", count)
     raise CannotTell(f"Neither surely more than one for two events nor one for all ({ends}): {reason}")
