@@ -72,7 +72,7 @@ def _half_a_cpu(table: pd.DataFrame) -> Verdict:
     low, high = (100 * (1 - row[end] / row.period_ns) for end in ("stall_hi_ns", "stall_lo_ns"))
     reason = (
         f"under 50,000 µs in 100,000 µs a busy thread stood still for {ns(row.stall_ns)} at a time, which "
-        f"leaves {100 * (1 - row.stall_ns / row.period_ns):.0f} % of a period (interval {low:.1f} to "
+        f"leaves {100 * (1 - row.stall_ns / row.period_ns):.1f} % of a period (interval {low:.1f} to "
         f"{high:.1f})."
     )
     return within(low, high, 45, 55, reason)

@@ -27,7 +27,7 @@ def _p99(row: pd.Series) -> str:
 
 def _work(row: pd.Series) -> str:
     ends = between(row, "background", "percent", "{:.1f}".format)
-    return f"{row.background_percent:.0f} % of a CPU's work (interval {ends}) with"
+    return f"{row.background_percent:.1f} % of a CPU's work (interval {ends}) with"
 
 
 def _limited(host: pd.Series) -> None:
