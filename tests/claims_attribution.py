@@ -142,6 +142,9 @@ CASES: list[Case] = [
     ("L24", UNKNOWN, at_rates((-3, 6), (2, 25)), "overlap"),
     # A wide interval at the lower rate hides a cost of its own, and shows none alike.
     ("L24", UNKNOWN, at_rates((-13, 15), (10, 14)), "12.0 % slower at 100,000"),
+    # No tool makes threads faster: what else differed by 5 to 8 % may be a cost of 4 %, and not one of 20 %.
+    ("L24", UNKNOWN, at_rates((-7.65, -4.96), (0.633, 8.16)), "No tool makes threads faster"),
+    ("L24", FAILS, at_rates((-7.65, -4.96), (15, 25)), "20.0 % slower at 100,000"),
     ("L24", UNKNOWN, at_rates((0, 1), (15, 25), 3e3), "too much alike"),
     ("L24", UNKNOWN, at_rates((0, 1), (15, 25))[:1], "fewer than two rates"),
     ("L27", FAILS, beside_packets(0, 60, 0.3), "took 61 ms"),

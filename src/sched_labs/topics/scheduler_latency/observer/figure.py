@@ -108,7 +108,7 @@ def _adds(row: pd.Series) -> str:
 
 def _caption(table: pd.DataFrame, free: float) -> str:
     first, last = table.iloc[0], table.iloc[-1]
-    text = f"To a switch of {axes.time_text(free, 2)}, {name_of(first['observer'])} adds {_adds(first)}"
+    text = f"To a switch of {axes.time_text(free)}, {name_of(first['observer'])} adds {_adds(first)}"
     if len(table) > 1:
         text += f", {name_of(last['observer'])} {_adds(last)}"
     return text + "."

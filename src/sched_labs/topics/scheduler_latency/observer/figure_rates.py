@@ -110,7 +110,9 @@ def _slower(row: pd.Series) -> str:
 
 
 def _unseen(row: Any) -> str:
-    return "" if row.slower_lo_percent > 0 or row.slower_hi_percent < 0 else " (no difference seen)"
+    if row.slower_hi_percent < 0:
+        return " (not slower)"
+    return "" if row.slower_lo_percent > 0 else " (no difference seen)"
 
 
 def _caption(table: pd.DataFrame) -> str:
