@@ -294,7 +294,7 @@ CLAIMS = [
           "policies.sweep", _sleeper_fails_the_test),
     Claim("002-124", "FIFO changes who runs when, not how much gets done.", COURSE, "policies.sweep",
           _same_throughput),
-    Claim("002-040", "Five nice levels leave a quarter of the CPU: about 10 % for each.", "sched(7)",
+    Claim("002-040", "Five nice levels leave a quarter of the CPU: a factor of 1.25 for each.", "sched(7)",
           "policies.hog", _nice_5_is_25),
     Claim("002-042", "A SCHED_FIFO thread runs until it blocks or a higher priority arrives.", COURSE,
           "policies.hog", _fifo_until_it_blocks),

@@ -111,8 +111,8 @@ def _irq_entry_sees_ticks(table: pd.DataFrame) -> Verdict:
         )
     timer, device = row.timer_interrupts, row.device_interrupts
     reason = (
-        f"the CPU's own timer interrupted it {_times(timer)}, devices {_times(device)}, and "
-        f"irq_handler_entry sees {'both' if _SEES_TIMER[row.arch] else 'the latter'}."
+        f"in all trials together the CPU's own timer interrupted it {_times(timer)}, devices "
+        f"{_times(device)}, and irq_handler_entry sees {'both' if _SEES_TIMER[row.arch] else 'the latter'}."
     )
     if timer < 20:
         raise CannotTell(f"Too few interrupts: {reason}")
