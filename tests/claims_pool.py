@@ -48,7 +48,15 @@ def ratios(thread: float, request: float, long: float | None = None) -> list[Row
             row["intruder"] == "long" else row for row in rows]  # fmt: skip
 
 
-MOVED = case(placement="free", cpu=200e3, moves=0.2, kernel=0.3, move=40e3)
+MOVED = case(placement="free", cpu=200e3, moves=0.2, kernel=0.3, stall=0, move=40e3)
+BESIDE = case(intruder="short", saved=10e3)
+
+
+def beside(move: float) -> Row:
+    """Free workers beside short pieces, of 100 µs."""
+    return case(intruder="short", placement="free", cpu=200e3, moves=0.2, move=move)
+
+
 CASES: list[Case] = [
     ("000-074", HOLDS, ratios(0.5, 2), "thread's data, beside nobody: 0.50 (0.49 to 0.51)"),
     ("000-074", FAILS, ratios(0.5, 2, long=10), "thread's data, beside long pieces: 10"),
@@ -62,6 +70,10 @@ CASES: list[Case] = [
     ("000-087", UNKNOWN, [case(saved=50e3), MOVED], "half of the saving is not"),
     # The moves explain half of the least that was saved, and not of all that may have been.
     ("000-087", UNKNOWN, [case(saved=14e3), MOVED], "half of the saving is not"),
+    # A request that was moved may have waited for a piece of the intruder before.
+    ("000-087", UNKNOWN, [BESIDE, beside(120e3)], "; without a piece of the intruder, 4 µs spread"),
+    ("000-087", UNKNOWN, [BESIDE, beside(40e3)], "; without a piece of the intruder, nothing. A"),
+    ("000-087", HOLDS, [BESIDE, beside(140e3)], "of the intruder, 8 µs spread over all. A pin"),
     ("000-087", FAILS, [case(cpu=300e3, saved=-10e3), MOVED], "A pin cost 10 µs (5 µs to 15 µs)"),
     ("000-087", UNKNOWN, [case(saved=4e3), MOVED], "clear of the noise"),
     ("000-087", UNKNOWN, [case(saved=10e3) | {"floor_ns_per_request": 20e3}, MOVED], "clear of the noise"),

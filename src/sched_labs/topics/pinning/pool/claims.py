@@ -53,7 +53,8 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
     """Statistic: CPU time a request, free minus pinned, by interval.  Control: equal trials give the floor,
     and the requests after a move tell what the moves themselves cost.  Design: only where free workers moved.
     Opponent: free workers that met on one CPU may stay there and push each other's data out without a move;
-    hence the moves have to explain half of all that may have been saved.
+    hence the moves have to explain half of all that may have been saved.  A request that is moved may have
+    waited for a piece of the intruder before, which is no CPU time; hence without one.
     """
     free = table[(table["owner"] == "thread") & (table["placement"] == "free")]
     if free.empty:
@@ -70,10 +71,13 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
     saved, low, high = (pinned[f"saved{part}_ns_per_request"] for part in ("", "_lo", "_hi"))
     if pd.isna(saved):
         raise CannotTell(f"No trial has both. {reason}")
-    foreseen, floor = most["foreseen_ns_per_request"], pinned["floor_ns_per_request"]
-    if not pd.isna(foreseen):
+    floor = pinned["floor_ns_per_request"]
+    foreseen = max(0.0, most["move_ns"] - most["stall_ns"]) * most["moves_per_request"]
+    if not pd.isna(most["move_ns"]):
+        without = "; without a piece of the intruder" if most["stall_ns"] > 0 else ""
         reason += (
-            f" After a move a request took {ns(most['move_ns'])} longer, {ns(foreseen)} spread over all."
+            f" After a move a request took {ns(most['move_ns'])} longer, waits included{without}, "
+            f"{f'{ns(foreseen)} spread over all' if foreseen else 'nothing'}."
         )
     if high < -floor:
         return Verdict(FAILS, f"{reason} A pin cost {ns(-saved)} ({ns(-high)} to {ns(-low)}).")
@@ -83,7 +87,7 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
             f"the noise, {ns(floor) if pd.notna(floor) else 'which is not known'}. {reason}"
         )
     reason += f" A pin saved, paired by trial, {ns(saved)} ({ns(low)} to {ns(high)})."
-    if pd.isna(foreseen) or foreseen < high / 2:
+    if pd.isna(most["move_ns"]) or foreseen < high / 2:
         raise CannotTell(f"That moves explain half of the saving is not seen. {reason}")
     return Verdict(HOLDS, reason)
 
