@@ -71,8 +71,8 @@ CASES: list[Case] = [
     # The moves explain half of the least that was saved, and not of all that may have been.
     ("000-087", UNKNOWN, [case(saved=14e3), MOVED], "half of the saving is not"),
     # A request that was moved may have waited for a piece of the intruder before.
-    ("000-087", UNKNOWN, [BESIDE, beside(120e3)], "; without a piece of the intruder, 4 µs spread"),
-    ("000-087", UNKNOWN, [BESIDE, beside(40e3)], "; without a piece of the intruder, nothing. A"),
+    ("000-087", UNKNOWN, [BESIDE, beside(120e3)], "; less a piece of the intruder, 4 µs spread"),
+    ("000-087", UNKNOWN, [BESIDE, beside(40e3)], "; less a piece of the intruder, nothing. A"),
     ("000-087", HOLDS, [BESIDE, beside(140e3)], "of the intruder, 8 µs spread over all. A pin"),
     ("000-087", FAILS, [case(cpu=300e3, saved=-10e3), MOVED], "A pin cost 10 µs (5 µs to 15 µs)"),
     ("000-087", UNKNOWN, [case(saved=4e3), MOVED], "clear of the noise"),

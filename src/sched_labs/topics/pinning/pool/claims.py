@@ -74,7 +74,7 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
     floor = pinned["floor_ns_per_request"]
     foreseen = max(0.0, most["move_ns"] - most["stall_ns"]) * most["moves_per_request"]
     if not pd.isna(most["move_ns"]):
-        without = "; without a piece of the intruder" if most["stall_ns"] > 0 else ""
+        without = "; less a piece of the intruder" if most["stall_ns"] > 0 else ""
         reason += (
             f" After a move a request took {ns(most['move_ns'])} longer, waits included{without}, "
             f"{f'{ns(foreseen)} spread over all' if foreseen else 'nothing'}."
