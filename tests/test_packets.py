@@ -213,9 +213,10 @@ def way(
     ksoftirqd: float = 0.001,
     half: float = 0.05,
     charged: float = 1.0,
+    share: float = 0.5,
 ) -> Row:
     row: Row = {"way": name, "size_bytes": 64, "packets_per_s": rate, "ksoftirqd_per_softirq": ksoftirqd,
-                "charged_share": charged, "softirq_share": 0.5}  # fmt: skip
+                "charged_share": charged, "softirq_share": share}  # fmt: skip
     for stem, value in (("sender{}_ns_per_packet", packet), ("ns{}_per_softirq", softirq),
                         ("packets{}_per_softirq", packets)):  # fmt: skip
         for part, factor in (("", 1), ("_lo", 1 - half), ("_hi", 1 + half)):
@@ -224,11 +225,14 @@ def way(
 
 
 PACED = way("paced", 20e3, 20e3, rate=1e4)
-LARGE = way("segments", 700, 10e3, packets=14)
+LARGE = way("segments", 700, 10e3, packets=14, share=0.8)
 CASES: list[Case] = [
     ("004-030", HOLDS, [way("single"), way("segments", softirq=3.2e3, packets=14), PACED], "3 µs, one at a"),
     ("004-030", UNKNOWN, [way("single"), way("mmsg", softirq=3.2e3), PACED], "No softirq had several"),
     ("004-030", FAILS, [way("single"), LARGE], "10 µs, one large piece (14.0 packets"),
+    ("004-030", FAILS, [way("single"), LARGE], "softirq, and /proc/stat calls 80 % of the busy time"),
+    ("004-030", UNKNOWN, [way("single"), LARGE | {"softirq_share": 0.5}], "be that of the system calls: The"),
+    ("004-030", UNKNOWN, [way("single"), LARGE | {"softirq_share": np.nan}], "/proc/stat calls unknown % of"),
     ("004-030", UNKNOWN, [way("single"), way("mmsg", softirq=5.5e3)],
      "2 times, and the intervals 2.85 µs to 3.15 µs and 5.22 µs to 5.78 µs:"),
     ("004-030", UNKNOWN, [way("single", softirq=np.nan), LARGE], "does not tell"),

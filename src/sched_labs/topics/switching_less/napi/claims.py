@@ -25,6 +25,15 @@ def _charged(row: pd.Series) -> str:
     return f"{shown} for each packet (interval {between(row, 'hog', 'ns_per_packet')})"
 
 
+def _need_a_charge(row: pd.Series, received: str) -> None:
+    """CannotTell where the hog was charged less than nothing: then the blocks differ by something else."""
+    if row.hog_hi_ns_per_packet < -TOLD_NS:
+        raise CannotTell(
+            f"The hog's work took less CPU time with packets received {received} than without packets "
+            f"(interval {between(row, 'hog', 'ns_per_packet')} for each): what made it so may hide a charge."
+        )
+
+
 def _only_its_own(table: pd.DataFrame) -> Verdict:
     """Statistic: CPU time that a hog is charged for each packet and does no work with, by interval.  Control:
     the same start of the hog without packets.  Design: a program that only computes, on the CPU that is
@@ -34,6 +43,7 @@ def _only_its_own(table: pd.DataFrame) -> Verdict:
     row = _row(table, "interrupt")
     if math.isnan(row.hog_lo_ns_per_packet):
         raise CannotTell("In a block without packets the hog got no work done: there is nothing to compare.")
+    _need_a_charge(row, "by interrupt")
     reason = (
         f"for another program's packets one without packets was charged {_charged(row)}. "
         f"Up to {ns(TOLD_NS)} counts as none."
@@ -48,9 +58,10 @@ def _paid_by_itself(table: pd.DataFrame) -> Verdict:
     """
     row, interrupt = _row(table, "thread"), _row(table, "interrupt")
     if not interrupt.hog_lo_ns_per_packet > TOLD_NS:
-        free = interrupt.hog_hi_ns_per_packet <= TOLD_NS
+        free = -TOLD_NS <= interrupt.hog_hi_ns_per_packet <= TOLD_NS
         why = "Nor does it pay by interrupt" if free else "Whether it pays by interrupt is open"
         raise CannotTell(f"{why}: {_charged(interrupt)}.")
+    _need_a_charge(row, "by a thread")
     most = interrupt.hog_lo_ns_per_packet / 2
     reason = (
         f"the hog was charged {_charged(row)} where a thread received it, {_charged(interrupt)} by "
