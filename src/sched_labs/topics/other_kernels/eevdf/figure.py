@@ -159,7 +159,7 @@ def _caption(means: pd.DataFrame) -> str:
     which = "In the first row, averaged" if len(as_it_is) < len(means) else "Averaged"
     return (
         f"{which} over all moments of the turn, the thread that wakes waits {said}. "
-        "The dots are medians over trials, which single wake-ups do not move; these averages they do."
+        "The dots are medians over trials, which single wake-ups do not move; these averages they may."
     )
 
 

@@ -95,7 +95,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             late.plot(row.alone_p99_ns, y, "o", color=style.colour(_ALONE[1]), markerfacecolor="none")
             late.hlines(y, row.p99_lo_ns, row.p99_hi_ns, color=style.colour(_BESIDE[1]))
             late.plot(row.p99_ns, y, "o", color=style.colour(_BESIDE[1]))
-            said = "too many lost" if math.isnan(row.p99_ns) else axes.time_text(row.p99_ns, 2)
+            said = "too many lost" if math.isnan(row.p99_ns) else axes.time_text(row.p99_ns)
             axes.right_of(late, y, said, 10)
         paid.set_xlim(0, 1.1 * max(part.max() for part in (_charged(one) for one in (table, pale)
                                                            if one is not None)))  # fmt: skip
@@ -162,7 +162,7 @@ def _alt(table: pd.DataFrame) -> str:
     parts = ["Stacked bars of CPU time charged for a packet, and dots of p99 on a logarithmic time axis."]
     for row in each(table):
         charged = "; ".join(
-            f"{words} {axes.time_text(getattr(row, f'{who}_ns_per_packet'), 2)}"
+            f"{words} {axes.time_text(getattr(row, f'{who}_ns_per_packet'))}"
             for who, (words, _) in WHO.items()
             if getattr(row, f"{who}_ns_per_packet")
         )
