@@ -123,7 +123,8 @@ def _share(value: float) -> str:
 def _caption(table: pd.DataFrame) -> str:
     by = {row.condition: row for row in each(table)}
     row = by.get("sibling") or by.get("no_own_limit") or by["alone"]
-    had = f"{'T' if row.condition == 'alone' else 'Beside a busy sibling t'}he inner group had"
+    where = {"sibling": "With its own limit, beside a busy sibling, t", "alone": "T"}
+    had = f"{where.get(row.condition, 'Beside a busy sibling t')}he inner group had"
     if not (row.own_throttled_percent > 0 or row.outer_throttled_percent > 0):
         return f"{had} {_share(row.cpu_percent)} of a CPU; nothing held it back."
     own = (

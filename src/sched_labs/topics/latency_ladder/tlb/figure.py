@@ -173,8 +173,8 @@ def _caption(table: pd.DataFrame) -> str:
         return f"{text}."
     row = one.iloc[0]
     if bool(row["space_seen"]) and row["space_ns"] > 0:
-        return f"{text}; from one other process, {axes.time_text(row['space_ns'])}."
-    return f"{text}; from one other process, nothing that stands clear of the noise."
+        return f"{text}; from one other process, {axes.time_text(row['space_ns'])} more than from one thread."
+    return f"{text}; from one, nothing more than from one thread that stands clear of the noise."
 
 
 def _alt(table: pd.DataFrame) -> str:

@@ -189,15 +189,17 @@ def _caption(table: pd.DataFrame) -> str:
     own = left_alone(table)
     few, many = own.iloc[0], own.iloc[-1]
     shared = " " + others_had(own["used_percent"].min()) if others_had(own["used_percent"].min()) else ""
-    before, after = (axes.time_text(row.stint_p50_ns, 2) for row in (few, many))
+    turns, waits = (
+        [axes.time_text(row[name]) for row in (few, many)] for name in ("stint_p50_ns", "gap_p50_ns")
+    )
     if few.hogs == many.hogs:
-        gap = axes.time_text(few.gap_p50_ns, 2)
-        return f"Among {int(few.hogs)} hogs a turn takes {before}, and the wait for the next {gap}.{shared}"
-    stint = f"stays at about {before}" if before == after else f"goes from {before} to {after}"
+        said = f"Among {int(few.hogs)} hogs a turn takes {turns[0]}, and the wait for the next {waits[0]}."
+        return said + shared
+    about = {axes.time_text(row.stint_p50_ns, 2) for row in (few, many)}
+    stint = f"stays at about {about.pop()}" if len(about) == 1 else f"goes from {turns[0]} to {turns[1]}"
     return (
         f"From {int(few.hogs)} hogs to {int(many.hogs)} a turn {stint}, and the wait for "
-        f"the next goes from {axes.time_text(few.gap_p50_ns, 2)} to {axes.time_text(many.gap_p50_ns, 2)}."
-        + shared
+        f"the next goes from {waits[0]} to {waits[1]}.{shared}"
     )
 
 

@@ -105,14 +105,13 @@ def _caption(table: pd.DataFrame) -> str:
         parts.append(
             f"With the other CPUs idle for {row['others_idle_percent']:.0f} % of the time by /proc/stat, "
             f"{axes.number_text(row['on_waker_percent'], 2)} % of the wake-ups put their thread on the "
-            "waker's busy one in the median of the trials, and 99 % ran within "
-            f"{axes.time_text(row['p99_ns'])}"
+            f"waker's busy one, and 99 % ran within {axes.time_text(row['p99_ns'])}"
         )
     if "bound to the waker" in rows:
         row = rows["bound to the waker"]
         start = "bound" if parts else "Bound"
         parts.append(f"{start} to the waker's CPU, 99 % ran within {axes.time_text(row['p99_ns'])}")
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join(parts)} (medians of the trials)."
 
 
 def _alt(table: pd.DataFrame) -> str:
