@@ -409,7 +409,7 @@ CASES: list[Case] = [
     ("000-103", HOLDS, [service("quota", (40, 39, 41)), free((20, 19, 21))], "50.0% better"),
     ("000-103", FAILS, [service("quota", (100, 90, 110)), free()], "80.0% better"),
     ("000-103", FAILS, [service("quota", (21, 20, 22)), free()], "4.8% better"),
-    ("000-103", UNKNOWN, [service("quota", (40, 20, 60)), free()], "spans a limit"),
+    ("000-103", UNKNOWN, [service("quota", (40, 20, 60)), free()], "spans 30 or 60 %"),
     ("000-103", UNKNOWN, [service("quota", (40, 21, 50)), free((7, 6.7, 8.45))], "59.8% to 86.6%"),
     ("000-103", UNKNOWN, [service("quota", (40, -INF, INF)), free()], "One trial"),
     ("000-103", UNKNOWN, [service("quota", (21, 20, 22), throttled=2), free()], "Only 2 % of the periods"),

@@ -230,7 +230,7 @@ CASES: list[Case] = [
     ("004-030", HOLDS, [way("single"), way("segments", softirq=3.2e3, packets=14), PACED], "3 µs, one at a"),
     ("004-030", UNKNOWN, [way("single"), way("mmsg", softirq=3.2e3), PACED], "No softirq had several"),
     ("004-030", FAILS, [way("single"), LARGE], "10 µs, one large piece (14.0 packets"),
-    ("004-030", FAILS, [way("single"), LARGE], "softirq, and /proc/stat calls 80 % of the busy time"),
+    ("004-030", FAILS, [way("single"), LARGE], "softirq, and at ticks /proc/stat calls 80 % of"),
     ("004-030", UNKNOWN, [way("single"), LARGE | {"softirq_share": 0.5}], "be that of the system calls: The"),
     ("004-030", UNKNOWN, [way("single"), LARGE | {"softirq_share": np.nan}], "/proc/stat calls unknown % of"),
     ("004-030", UNKNOWN, [way("single"), way("mmsg", softirq=5.5e3)],

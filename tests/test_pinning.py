@@ -318,7 +318,7 @@ def test_the_text_for_a_figure_of_residents_has_the_numbers_of_its_caption() -> 
     ]
     seen = pd.DataFrame(rows).assign(condition="pinned", per_lo_s=0.0, per_hi_s=300.0)
     figure = figures.draw(constructed("reserved.residents", seen))
-    assert "had 267.5 interrupts" in figure.caption and "interrupts 267.5" in figure.alt
+    assert "had 268 interrupts" in figure.caption and "interrupts 268" in figure.alt
     assert "taken off it: 12.5" in figure.caption and "whoever 12.5" in figure.alt
     assert "bound to it 1 ran in half of the trials or more" in figure.caption
 

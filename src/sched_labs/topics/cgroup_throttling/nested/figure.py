@@ -91,7 +91,7 @@ def _periods(ax: Axes, table: pd.DataFrame) -> None:
             ax.barh(y + offset, value if known else 0, height=0.34, color=style.colour(role))
             axes.note(
                 ax,
-                f"{value:.0f} %" if known else "counts nothing",
+                _share(value) if known else "counts nothing",
                 (value if known else 0, y + offset),
                 (5, 0),
                 va="center",

@@ -115,7 +115,7 @@ def _30_to_60(table: pd.DataFrame) -> Verdict:
         f"{1 - none.p99_ns / quota.p99_ns:.1%} better (interval {least:.1%} to {most:.1%})."
     )
     return holds_or_fails(
-        least >= 0.3 and most <= 0.6, least > 0.6 or most < 0.3, reason, "The interval spans a limit:"
+        least >= 0.3 and most <= 0.6, least > 0.6 or most < 0.3, reason, "The interval spans 30 or 60 %:"
     )
 
 

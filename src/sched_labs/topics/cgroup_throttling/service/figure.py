@@ -182,7 +182,7 @@ def _around(ax: Axes, conditions: Sequence[Any]) -> None:
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("from the moment a request was due until it was served")
     for x, head, values in (
-        (46, "p99", [axes.time_text(row.p99_ns, 2) for row in conditions]),
+        (46, "p99", [axes.time_text(row.p99_ns) for row in conditions]),
         (122, "throttled", [f"{row.throttled_percent:.0f} %" if row.periods else "–" for row in conditions]),
     ):
         for y, text in [

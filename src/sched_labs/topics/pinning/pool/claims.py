@@ -73,7 +73,7 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
         raise CannotTell(f"No trial has both. {reason}")
     floor = pinned["floor_ns_per_request"]
     foreseen = max(0.0, most["move_ns"] - most["stall_ns"]) * most["moves_per_request"]
-    if not pd.isna(most["move_ns"]):
+    if most["move_ns"] > 0:
         without = "; less a piece of the intruder" if most["stall_ns"] > 0 else ""
         reason += (
             f" After a move a request took {ns(most['move_ns'])} longer, waits included{without}, "

@@ -135,7 +135,7 @@ def _mark(ax: Any, row: Any, y: int, old: bool) -> None:
 def _caption(table: pd.DataFrame) -> str:
     rows = table[table["condition"] == table["condition"].iloc[0]]
     interrupts = rows.loc[rows["kind"].isin(["timer", "call", "device", "other"]), "per_s"]
-    had = f"had {axes.number_text(interrupts.sum(), 4)} interrupts in a second"
+    had = f"had {axes.number_text(interrupts.sum())} interrupts in a second"
     threads = rows[rows["kind"] == "kernel_thread"]
     awake = int((threads["per_s"] > 0).sum())
     taken = rows.loc[rows["kind"] == "anybody", "per_s"].sum()
@@ -154,6 +154,6 @@ def _caption(table: pd.DataFrame) -> str:
 def _alt(table: pd.DataFrame) -> str:
     parts = ["Dot plot on a logarithmic axis: how often in a second each resident of the CPU was active."]
     for condition, rows in table[table["shown"]].groupby("condition", sort=False):
-        said = ", ".join(f"{row.row_name} {axes.number_text(row.per_s, 4)}" for row in each(rows))
+        said = ", ".join(f"{row.row_name} {axes.number_text(row.per_s)}" for row in each(rows))
         parts.append(f"When {_WORDS[str(condition)]}: {said}.")
     return " ".join(parts)

@@ -180,7 +180,7 @@ def _title(summary: pd.DataFrame, condition: str) -> str:
     if rows.empty:
         return name
     first = rows.iloc[0]
-    return f"{name}: {int(first['waits']):,} waits of {axes.time_text(first['wait_mean_ns'], 2)} on average"
+    return f"{name}: {int(first['waits']):,} waits of {axes.time_text(first['wait_mean_ns'])} on average"
 
 
 def _shares(summary: pd.DataFrame, condition: str) -> pd.Series[Any]:

@@ -188,8 +188,8 @@ def _pair(table: pd.DataFrame, pair: str) -> tuple[pd.Series, str]:
     cell = one_row(table, f"a hog {pair}", pair=pair)
     had_the_cpus(cell)
     reason = (
-        f"{pair}: the second hog got {cell.second_percent:.1f} % (interval {cell.second_lo_percent:.1f} to "
-        f"{cell.second_hi_percent:.1f}) of what the two had"
+        f"{pair}: the second hog got {cell.second_percent:.2f} % (interval {cell.second_lo_percent:.2f} to "
+        f"{cell.second_hi_percent:.2f}) of what the two had"
     )
     return cell, reason
 

@@ -104,14 +104,14 @@ def _caption(table: pd.DataFrame) -> str:
         row = rows["idle CPUs"]
         parts.append(
             f"With the other CPUs idle for {row['others_idle_percent']:.0f} % of the time by /proc/stat, "
-            f"{axes.number_text(row['on_waker_percent'], 2)} % of the wake-ups put their thread on the "
-            f"waker's busy one, and 99 % ran within {axes.time_text(row['p99_ns'])}"
+            f"in the median of the trials {axes.number_text(row['on_waker_percent'], 2)} % of the wake-ups "
+            f"put their thread on the waker's busy one, and 99 % ran within {axes.time_text(row['p99_ns'])}"
         )
     if "bound to the waker" in rows:
         row = rows["bound to the waker"]
         start = "bound" if parts else "Bound"
         parts.append(f"{start} to the waker's CPU, 99 % ran within {axes.time_text(row['p99_ns'])}")
-    return f"{'; '.join(parts)} (medians of the trials)."
+    return f"{'; '.join(parts)}."
 
 
 def _alt(table: pd.DataFrame) -> str:

@@ -16,7 +16,7 @@ def _had(table: pd.DataFrame, arrangement: str) -> tuple[pd.Series, str]:
     if row.pair_percent < 50:
         raise CannotTell(f"Other programs had {100 - row.pair_percent:.0f} % of that CPU.")
     return row, (
-        f"{row.second_percent:.1f} % (interval {row.second_lo_percent:.2f} to {row.second_hi_percent:.2f})"
+        f"{row.second_percent:.2f} % (interval {row.second_lo_percent:.2f} to {row.second_hi_percent:.2f})"
     )
 
 
