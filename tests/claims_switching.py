@@ -74,6 +74,7 @@ LOCK_CASES: list[Case] = [
     ("001-020", UNKNOWN, [lock("spin", 105, 1e-6), lock("mutex")], "overlap: 94.5 ns to 116 ns and 90"),
     ("001-020", UNKNOWN, [lock("spin", 500, 1e-4), lock("mutex")], "overlap: 0.00009 to 0.00011 and"),
     ("001-020", UNKNOWN, [lock("try", 50, 1e-6), lock("spin", 500, 9.5e-5), lock("mutex")], "their switches"),
+    ("001-020", UNKNOWN, [FIFO, lock("spin", 500, 9e-5, half=0.9), lock("mutex")], "their switches"),
     ("001-020", UNKNOWN, [lock("spin")], "fewer than two"),
     ("000-128", HOLDS, [FIFO, lock("mutex", switches=0.9)], "served), 0.9 (default mutex)"),
     ("000-128", FAILS, [FIFO, lock("mutex")], "0.0001 (default mutex)"),

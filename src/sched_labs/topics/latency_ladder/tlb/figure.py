@@ -161,7 +161,7 @@ def _floor(ax: Axes, table: pd.DataFrame) -> list[Any]:
 def _caption(table: pd.DataFrame) -> str:
     many = table[(table["condition"] == "processes_8") & table["space_seen"] & (table["space_ns"] > 0)]
     if many.empty:
-        return "What seven other processes cost beyond as many threads does not stand clear of the noise."
+        return "That seven other processes cost more than as many threads does not stand clear of the noise."
     top = highest(many, "space_ns")
     text = (
         f"Over {axes.number_text(top['pages'], 5)} pages, coming back from seven other processes costs "
@@ -174,7 +174,7 @@ def _caption(table: pd.DataFrame) -> str:
     row = one.iloc[0]
     if bool(row["space_seen"]) and row["space_ns"] > 0:
         return f"{text}; from one other process, {axes.time_text(row['space_ns'])} more than from one thread."
-    return f"{text}; what one costs beyond one thread does not stand clear of the noise."
+    return f"{text}; that one costs more than one thread does not stand clear of the noise."
 
 
 def _alt(table: pd.DataFrame) -> str:

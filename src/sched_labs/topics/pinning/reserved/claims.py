@@ -49,7 +49,7 @@ def _housekeeping_stays(table: pd.DataFrame) -> Verdict:
     reason = (
         f"with {'an isolated partition' if name == 'partition' else 'a cpuset'} of its own the CPU still had "
         + ", ".join(
-            f"{number_text(per_s, 4)} {_named(*named)}" for per_s, *named in kernel[_SAID].head(3).to_numpy()
+            f"{number_text(per_s)} {_named(*named)}" for per_s, *named in kernel[_SAID].head(3).to_numpy()
         )
         + " in a second."
     )

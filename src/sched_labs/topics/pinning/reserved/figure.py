@@ -147,7 +147,7 @@ def _caption(table: pd.DataFrame) -> str:
     return (
         f"With its thread {how} this CPU {had if len(interrupts) else 'does not tell its interrupts here'}; "
         f"{ran if len(threads) else ''}times in a second at which the thread was taken off it: "
-        f"{axes.number_text(taken, 4)}."
+        f"{axes.number_text(taken)}."
     )
 
 

@@ -174,11 +174,9 @@ def _fewer_is_faster(table: pd.DataFrame) -> Verdict:
         ends = f"{_interval(locks[0])} and {_interval(locks[-1])}"
         raise CannotTell(f"Even the intervals of the fewest and the most switches overlap: {ends}.")
     contrary = [
-        (fewer, more) for fewer, more in combinations(locks, 2) if fewer.ns_lo_per_item > more.ns_hi_per_item
+        (fewer, more) for fewer, more in combinations(locks, 2) if fewer.ns_per_item > more.ns_per_item
     ]
-    slower = [
-        (fewer, more) for fewer, more in contrary if fewer.switches_hi_per_item < more.switches_lo_per_item
-    ]
+    slower = [(fewer, more) for fewer, more in pairs if fewer.ns_lo_per_item > more.ns_hi_per_item]
     undecided = [(fewer, more) for fewer, more in pairs if not fewer.ns_hi_per_item < more.ns_lo_per_item]
     chosen = slower or contrary or undecided or pairs
     fewer, more = max(chosen, key=lambda pair: pair[0].ns_per_item / pair[1].ns_per_item)
@@ -189,10 +187,10 @@ def _fewer_is_faster(table: pd.DataFrame) -> Verdict:
     )
     if slower:
         return Verdict(FAILS, reason)
-    if contrary:
+    if fewer.switches_hi_per_item >= more.switches_lo_per_item:
         ends = f"{_interval(fewer)} and {_interval(more)}"
         raise CannotTell(f"{reason} The intervals of their switches overlap: {ends}.")
-    if not undecided:
+    if not contrary and not undecided:
         return Verdict(HOLDS, reason)
     ends = f"{between(fewer, 'ns', 'per_item')} and {between(more, 'ns', 'per_item')}"
     raise CannotTell(f"{reason} The intervals of their times overlap: {ends}.")

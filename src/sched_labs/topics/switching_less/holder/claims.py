@@ -19,14 +19,10 @@ def _beside_none(table: pd.DataFrame, lock: str) -> tuple[pd.Series, tuple[float
     if not row.throttled_percent > 0:
         raise CannotTell("The holder's group was never throttled.")
     part = int(row.stopped_percent)
-    stopped = (
-        f"for at least {part} % of all that waiting the holder had no CPU"
-        if part
-        else "that the holder had no CPU is not seen"
-    )
+    stopped = f"; for at least {part} % of all that waiting the holder had no CPU" if part else ""
     reason = (
         f"one wait in ten for {LOCKS[lock]} took {ns(row.p90_ns)} or more with a quota on the holder, "
-        f"{ns(alone.p90_ns)} without; {stopped}."
+        f"{ns(alone.p90_ns)} without{stopped}."
     )
     longer = ratio(row, alone, "p90", "ns")
     if longer[0] > LONGER and row.stopped_percent < STOPPED_PERCENT:
