@@ -105,8 +105,8 @@ def test_the_grid_says_what_it_shows() -> None:
     assert set(grid.data.working_set_bytes) == {4 * KIB, MIB}  # only sets that met every partner
     rows[1]["seen"] = rows[2]["seen"] = False
     assert warmup_figure.grid(Made("warmup.sweep", pd.DataFrame(), {}, {})).caption == (
-        "Warming up after one switch costs 60 µs with 1 MiB and a partner of 1 MiB; no other field stands "
-        "clear of the noise."
+        "Warming up after one switch costs 60 µs with 1 MiB and a partner of 1 MiB; that of no other field "
+        "stands clear of the noise."
     )
     assert "4 KiB no warm-up seen" in grid.alt
 

@@ -21,8 +21,8 @@ def _kept_off(table: pd.DataFrame) -> Verdict:
         for row in (alone, intruded)
     )
     reason = (
-        f"in a cpuset of its own, no partition, the thread had {had} of its CPU beside an intruder from "
-        f"outside, and {kept} alone."
+        f"in a cpuset of its own, no partition, the thread had {had} of its CPU beside an intruder "
+        f"pinned to it from outside, and {kept} alone."
     )
     if alone.cpu_percent < 90:
         raise CannotTell(f"Even alone the thread had only {alone.cpu_percent:.0f} % of its CPU.")

@@ -191,8 +191,8 @@ def _caption(result: Drawable) -> str:
         text += f"; {axes.number_text(row['held_percent'], 2)} % of the requests met a throttled group"
         if np.isfinite(row["other_p50_ns"]):
             text += (
-                f", and half of them took more than {axes.time_text(row['held_p50_ns'], 2)}, half of the "
-                f"others more than {axes.time_text(row['other_p50_ns'], 2)}"
+                f", and half of them took more than {axes.time_text(row['held_p50_ns'])}, half of the "
+                f"others more than {axes.time_text(row['other_p50_ns'])}"
             )
     return f"{text}."
 

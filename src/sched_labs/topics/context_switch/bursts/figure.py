@@ -139,13 +139,14 @@ def _curve(ax: Axes, rows: pd.DataFrame, x: str, name: str) -> list[Any]:
 def _caption(table: pd.DataFrame) -> str:
     bursts = _bursts(table)
     parts = []
-    if len(bursts) > 1 and bool(bursts["seen"].iloc[0]):
+    dearer = bursts["seen"].astype(bool) & (bursts["extra_ns"] > 0)
+    if len(bursts) > 1 and dearer.iloc[0]:
         single, longest = bursts.iloc[0], bursts.iloc[-1]
         hidden = "nothing that stands clear of the noise"
         parts.append(
             "With one walk of the set for each, a switch costs "
             f"{axes.time_text(single['extra_ns'])} of warm-up by itself, and "
-            f"{axes.time_text(longest['extra_ns']) if longest['seen'] else hidden} in a burst of "
+            f"{axes.time_text(longest['extra_ns']) if dearer.iloc[-1] else hidden} in a burst of "
             f"{longest['burst']}"
         )
     even = _even(table)

@@ -425,7 +425,7 @@ def grid(result: Drawable) -> Figure:
 def _grid_caption(table: pd.DataFrame) -> str:
     seen = table[table["seen"].astype(bool) & (table["extra_ns"] > 0)]
     if seen.empty:
-        return "No field stands clear of the noise."
+        return "No warm-up stands clear of the noise in any field."
     least, *_, most = each(seen.sort_values("extra_ns").iloc[[0, -1]])
 
     def said(row: Any) -> str:
@@ -433,7 +433,8 @@ def _grid_caption(table: pd.DataFrame) -> str:
         return f"{axes.time_text(row.extra_ns)} with {set_size} and a partner of {partner}"
 
     if len(seen) == 1:
-        return f"Warming up after one switch costs {said(most)}; no other field stands clear of the noise."
+        other = "that of no other field stands clear of the noise"
+        return f"Warming up after one switch costs {said(most)}; {other}."
     return (
         f"Where a field's warm-up after one switch stands clear of the noise, it costs from {said(least)} to "
         f"{said(most)}."

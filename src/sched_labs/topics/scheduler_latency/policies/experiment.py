@@ -250,7 +250,9 @@ def _keep_wakes(run: Run, trial: int, load: str, policy: Policy, workload: workl
     )
     gone = sum(record["cpu"] not in (-1, run.parameters["cpu"]) for record in records)
     if gone > _AWAY * len(records):
-        run.note("flag", f"{policy.label}: {gone} of {len(records)} wake-ups ran on a CPU without hogs.")
+        run.note(
+            "flag", f"{policy.label}: in a trial {gone} of {len(records)} wake-ups ran on a CPU without hogs."
+        )
 
 
 # ---- hog --------------------------------------------------------------------------------------------------

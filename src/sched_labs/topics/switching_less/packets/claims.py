@@ -58,8 +58,8 @@ def _one_price(table: pd.DataFrame) -> Verdict:
         f"The sender's CPU time for {_size(small)}, system calls included, divided by softirqs: "
         f"{ns(cheap['ns_per_softirq'])}, {WORDS[cheap['way']]}, and {ns(dear['ns_per_softirq'])}, "
         f"{WORDS[dear['way']]} ({dear['packets_per_softirq']:.1f} packets for each softirq, and "
-        f"at ticks /proc/stat calls {number_text(100 * dear['softirq_share'], 2)} % of the busy time "
-        "softirq)."
+        f"at ticks /proc/stat calls {number_text(100 * dear['softirq_share'], 2)} % of its CPU's busy "
+        "time softirq)."
     )
     if dear["ns_lo_per_softirq"] > 2 * cheap["ns_hi_per_softirq"]:
         if not dear["softirq_share"] * dear["ns_lo_per_softirq"] > 2 * cheap["ns_hi_per_softirq"]:
