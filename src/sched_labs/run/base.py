@@ -329,7 +329,11 @@ class Experiment:
             run.note("flag", text)
         data = pd.concat(run.rows, ignore_index=True)
         result = run.result(data, survey.provenance(), {"profile": profile, **given})
-        result.surroundings, result.recorded_at, result.duration_s = around, began.recorded_at, duration
+        result.surroundings, result.recorded_at, result.duration_s = (
+            around,
+            began.recorded_at,
+            round(duration, 3),
+        )
         return result
 
 
