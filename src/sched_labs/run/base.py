@@ -329,11 +329,8 @@ class Experiment:
             run.note("flag", text)
         data = pd.concat(run.rows, ignore_index=True)
         result = run.result(data, survey.provenance(), {"profile": profile, **given})
-        result.surroundings, result.recorded_at, result.duration_s = (
-            around,
-            began.recorded_at,
-            round(duration, 3),
-        )
+        result.surroundings, result.recorded_at = around, began.recorded_at
+        result.duration_s = round(duration, 3)  # as it is saved
         return result
 
 
