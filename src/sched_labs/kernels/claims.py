@@ -7,7 +7,6 @@ Most of these ask for a fact that the kernel tells of itself: nothing is sampled
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -20,6 +19,7 @@ from ..claims.base import _CLASS, FAILS, HOLDS, UNKNOWN, CannotTell, Verdict, ht
 from ..claims.sources import linked
 from ..core.result import Result
 from ..draw.axes import clock, number_text, time_text
+from ..machine.seen import series
 from ..topics.other_kernels.sleeper.waits import waits
 from . import gallery
 
@@ -235,13 +235,13 @@ def _since_6_6(known: Evidence) -> Verdict:
     Opponent: a distribution may take EEVDF back to an older release; then this fails there.
     """
     release = str(known.fact("kernel.release"))
-    numbers = re.match(r"(\d+)\.(\d+)", release)
-    if not numbers:
+    version = series(release)
+    if version is None:
         raise CannotTell(f"Its release, {release}, is no number.")
     if known.sources.get("kernel.scheduler") == "kernel release only":
         raise CannotTell("Nothing but its release tells which scheduler this kernel has.")
-    new = (int(numbers[1]), int(numbers[2])) >= (6, 6)
-    return _verdict(known.eevdf == new, f"Linux {numbers[0]} has {known.fact('kernel.scheduler')}.")
+    told = "Linux {}.{}".format(*version)
+    return _verdict(known.eevdf == (version >= (6, 6)), f"{told} has {known.fact('kernel.scheduler')}.")
 
 
 def _defaults(known: Evidence) -> Verdict:

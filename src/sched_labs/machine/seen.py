@@ -10,6 +10,12 @@ from functools import cached_property
 from . import files
 
 
+def series(release: str) -> tuple[int, int] | None:
+    """(major, minor) of a kernel's release, None where it starts with no two numbers."""
+    match = re.match(r"(\d+)\.(\d+)", release)
+    return (int(match[1]), int(match[2])) if match else None
+
+
 class Seen:
     """What one survey has read so far. Made anew for every survey; holds no conclusions."""
 
@@ -30,8 +36,7 @@ class Seen:
     @cached_property
     def version(self) -> tuple[int, int] | None:
         """(major, minor) of the release, None where it starts with no two numbers."""
-        match = re.match(r"(\d+)\.(\d+)", self.release)
-        return (int(match[1]), int(match[2])) if match else None
+        return series(self.release)
 
     @cached_property
     def arch(self) -> str:

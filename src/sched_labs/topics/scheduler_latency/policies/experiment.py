@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from sched_labs.core import stats
 from sched_labs.core.errors import ParameterError, PlacementError, WorkloadError
 from sched_labs.core.result import Result
 from sched_labs.machine import files
+from sched_labs.machine.seen import series
 from sched_labs.run import checks
 from sched_labs.run.base import Instrument, Run, experiment
 from sched_labs.steer import placement, policies
@@ -413,16 +413,10 @@ def summarise_admission(result: Result) -> pd.DataFrame:
                 "step_percent": step / known["cpus"],
                 "refused_by": str(refused["errno"].iloc[0]) if len(refused) else None,
                 "limit_percent": 100 * runtime / period if runtime and period and runtime > 0 else math.nan,
-                "fair_server": _release(result) >= (6, 12),
+                "fair_server": (series(str(result.machine.get("kernel") or "")) or (0, 0)) >= (6, 12),
             }
         ]
     )
-
-
-def _release(result: Result) -> tuple[int, ...]:
-    """The first two numbers of the kernel's release; none where it is not known."""
-    found = re.match(r"(\d+)\.(\d+)", str(result.machine.get("kernel") or ""))
-    return tuple(int(number) for number in found.groups()) if found else ()
 
 
 def instrument_admission(survey: machine.Machine) -> Instrument:
