@@ -488,7 +488,7 @@ CASES: list[Case] = [
     ("002-007", UNKNOWN, woken("previous CPU busy", 20e3, 90e3, 30), "filled the idle CPUs"),
     ("002-007", UNKNOWN, woken("idle CPUs", 20e3, 90e3, 0.5), "did not measure wake-ups with prev"),
     ("002-123-mask", FAILS, bound((0.9, 0.7, 1.1), (0.1, 0, 0.3)), "0.9 % (interval 0.7 to 1.1) of the wake"),
-    ("002-123-mask", HOLDS, bound((0, 0, 0), (0, 0, 0)), "on an idle CPU 0.0 %"),
+    ("002-123-mask", HOLDS, bound((0, 0, 0), (0, 0, 0)), "bound to an idle CPU 0.0 %"),
     ("002-123-mask", UNKNOWN, bound((0.9, 0.2, 1.1), (0.1, 0, 0.3)), "may be other programs'"),
     (
         "002-123-mask",
