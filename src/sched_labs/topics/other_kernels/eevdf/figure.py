@@ -40,7 +40,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
     off, situation   as in the summary
     phase_percent    when the thread woke: how much of the other one's turn was over
-    waited_percent   how long it waited for the CPU, in hundredths of a whole turn; the median of the rounds
+    waited_percent   how long it waited for the CPU, in hundredths of a whole turn; the median of the trials
 
     Raises ResultError when nothing was measured.
     """

@@ -110,7 +110,7 @@ def _priority_mends_it(table: pd.DataFrame) -> Verdict:
     ordinary, at_most, late = _tail(table, "thread")
     if ordinary < LATER:
         why = "There was nothing to mend" if at_most < LATER else "Whether there was anything to mend is open"
-        raise CannotTell(f"{why} ({_times(ordinary, at_most)}): {late}")
+        raise CannotTell(f"{why} ({_times(ordinary, at_most)}, the limit is {LATER:g}): {late}")
     least, most, reason = _tail(table, "fifo")
     reason += f" Less than {LATER:g} times as long counts as the same."
     unclear = f"The interval spans twice ({_times(least, most)}):"
