@@ -57,13 +57,13 @@ def _switching_dwarfs_work(table: pd.DataFrame) -> Verdict:
     """
     small, large = _batches(table)
     each_second = 1e9 * small.wakeups_per_event / small.period_ns
-    work, beyond = large.cpu_ns_per_event, small.cpu_ns_per_event - large.cpu_ns_per_event
+    work = large.cpu_ns_per_event
     least = small.cpu_ns_lo_per_event - large.cpu_ns_hi_per_event
     most = small.cpu_ns_hi_per_event - large.cpu_ns_lo_per_event
     reason = (
-        f"Beyond the {ns(work)} of batches of {int(large.batch_events):,}, {ns(beyond)} of CPU time an event "
-        f"in batches of {int(small.batch_events):,} (interval {ns(least)} to {ns(most)}), on a CPU that may "
-        "have gone idle before each."
+        f"{ns(small.cpu_ns_per_event)} of CPU time an event in batches of {int(small.batch_events):,}, on a "
+        f"CPU that may have gone idle before each, and {ns(work)} in batches of {int(large.batch_events):,} "
+        f"(interval of the difference {ns(least)} to {ns(most)})."
     )
     if not 5_000 <= each_second <= 20_000:
         raise CannotTell(f"There were {each_second:,.0f} wake-ups a second, not about 10,000. {reason}")

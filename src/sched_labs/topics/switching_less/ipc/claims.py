@@ -53,6 +53,10 @@ def _clear(row: pd.Series, least: float = FELT) -> bool:
     return bool(row["loss_lo_share"] > max(least, row["floor_share"]))
 
 
+def _not_felt(row: pd.Series) -> str:
+    return f"The loss is not for sure larger than both noise and {FELT:.0%}: {_lost(row)}."
+
+
 def _surely_switches(table: pd.DataFrame) -> Verdict:
     """Statistic: work a CPU-second lost to each cause, by interval.  Control: noise, and a busy CPU that
     touches no memory.  Design: causes one at a time; the run chose its switches for their loss, so that they
@@ -82,9 +86,7 @@ def _threshold(table: pd.DataFrame) -> Verdict:
     """
     switched = _row(table, "switches")
     if not _clear(switched):
-        raise CannotTell(
-            f"The loss is not for sure larger than both noise and {FELT:.0%}: {_lost(switched)}."
-        )
+        raise CannotTell(_not_felt(switched))
     if switched["switches_hi_per_s"] < MANY:
         return Verdict(FAILS, f"The loss is there below 5,000 a second: {_lost(switched)}.")
     bare = _row(table, "bare")
@@ -101,7 +103,8 @@ def _threshold(table: pd.DataFrame) -> Verdict:
 
 
 def _counting_tells(table: pd.DataFrame) -> Verdict:
-    """Statistic: the machine's switches a second.  Control: as many switches for the same work.
+    """Statistic: the machine's switches a second, and the victim's loss.  Control: as many switches for the
+    same work.
     Design: nothing else runs here, so that a count stands out as it would on no busy server: that proves
     nothing, and the sentence can only fail.
     Opponent: a high count may belong to switches that cost nothing, as the control's does.
@@ -127,11 +130,13 @@ def _counting_tells(table: pd.DataFrame) -> Verdict:
     if switched["machine_switches_lo_per_s"] > 2 * most:
         raise CannotTell(f"The count stands out here, where nothing else runs. {reason}")
     if switched["machine_switches_hi_per_s"] < 2 * others["machine_switches_lo_per_s"].max():
+        if not _clear(switched):  # where switches cost nothing, a count that shows nothing is right
+            raise CannotTell(f"{_not_felt(switched)} {reason}")
         return Verdict(FAILS, f"They drown in the switches of others. {reason}")
     low, high = switched["machine_switches_lo_per_s"], switched["machine_switches_hi_per_s"]
     raise CannotTell(
         f"The intervals do not tell whether it is twice as many ({low:,.0f} to {high:,.0f}, and up to "
-        f"{most:,.0f}). {reason}"
+        f"{most:,.0f} without). {reason}"
     )
 
 
