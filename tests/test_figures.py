@@ -194,7 +194,7 @@ def test_each_panel_of_a_warmup_says_its_own_message() -> None:
     assert random == "Random access: up to 66 µs (2 MiB)"
     result.table.loc[result.table["access"] == "sequential", "seen"] = False
     assert figures.draw(result).mpl.axes[1].get_title(loc="left") != sequential
-    assert "nothing stands clear" in figures.draw(result).mpl.axes[1].get_title(loc="left")
+    assert "no warm-up stands clear" in figures.draw(result).mpl.axes[1].get_title(loc="left")
 
 
 def test_warmup_draws_what_is_inside_the_floor_hollow() -> None:

@@ -85,6 +85,14 @@ def test_a_switch_that_costs_nothing_is_not_seen() -> None:
     assert figure.caption == "No working set was seen to slow down after the switch."
 
 
+def test_reads_that_are_quicker_after_a_switch_are_not_slowed_down() -> None:
+    result = made([falling(ratio=0.8)] * 5, clock_read_ns=20)
+    assert not result.summary().iloc[0].seen
+    figure = figures.draw(result)
+    assert figure.caption == "No working set was seen to slow down after the switch."
+    assert "64 KiB: not seen to slow down" in figure.alt
+
+
 def test_blocks_hold_ratios_with_intervals_and_the_time_since_the_resume() -> None:
     table = recovery.blocks(made([falling(), falling(ratio=5.0), falling(ratio=4.0)]).data)
     assert len(table) == 64 and table.ratio.iloc[0] == 4.0

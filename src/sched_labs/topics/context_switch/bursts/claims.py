@@ -19,7 +19,7 @@ def _of_a_round(table: pd.DataFrame) -> pd.DataFrame:
     found = table[(table.rounds - 1).abs() < 0.01].sort_values("burst")
     if len(found) < 2 or found.iloc[0].burst != 1:
         raise CannotTell("This run has no bursts beside evenly spaced switches.")
-    if not found.iloc[0].seen:
+    if not (found.iloc[0].seen and found.iloc[0].extra_ns > 0):
         raise CannotTell("The warm-up of evenly spaced switches does not stand clear of the noise floor.")
     return found
 

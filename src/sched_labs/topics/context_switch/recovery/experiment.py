@@ -38,7 +38,7 @@ def summarise(result: Result) -> pd.DataFrame:
     alone_ns_per_access          an access when nothing switched
     first_ratio                  the first block after the switch against alone
     extra_ns                     what the switch cost the victim over all blocks
-    seen                         all of the first block's interval lies beyond the noise floor
+    seen                         all of the first block's interval lies above the noise floor: it is slower
     floor_ratio                  by how much alone differs from alone, as a share of alone
     recovered_ns, recovered_lo_ns, recovered_hi_ns   from the resume until an access takes at most 5 % longer
                                  than alone, for a run of blocks; missing where 5 % is less than the floor
@@ -78,7 +78,7 @@ def summarise(result: Result) -> pd.DataFrame:
                 "alone_ns_per_access": middle / reads,
                 "first_ratio": float((after.iloc[:, 0] / baseline).median()),
                 "extra_ns": float(after.sub(baseline, axis=0).sum(axis=1).median()),
-                "seen": stats.seen(first, floor),
+                "seen": first.low > floor,
                 "floor_ratio": floor / middle,
                 **stats.in_columns("recovered", "ns", when),
                 "recovered_accesses": float(reads * (min(np.median(ends), last) + 1)) if known else np.nan,

@@ -152,7 +152,7 @@ def _pale(ax: Axes, pale: pd.DataFrame, name: str) -> list[Any]:
 def _word(row: Any) -> str:
     size = axes.size_text(row.working_set_bytes)
     if not row.seen:
-        return f"{size}: no difference seen"
+        return f"{size}: not seen to slow down"
     start = f"{size}: {axes.number_text(row.first_ratio, 2)} times as long at first"
     if row.recovered:
         return f"{start}, within 5 % after {axes.time_text(row.recovered_ns)}"

@@ -126,7 +126,7 @@ def _message(rows: pd.DataFrame) -> str:
     access = str(rows["access"].iloc[0])
     top = _top(rows, access)
     if top is None:
-        return f"{access.capitalize()} access: nothing stands clear of the noise"
+        return f"{access.capitalize()} access: no warm-up stands clear of the noise"
     most, size = axes.time_text(top["extra_ns"]), axes.size_text(top["working_set_bytes"])
     return f"{access.capitalize()} access: up to {most} ({size})"
 
