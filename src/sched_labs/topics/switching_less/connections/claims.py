@@ -9,6 +9,7 @@ from sched_labs.claims.helpers import count, holds_or_fails, some
 
 MANY = 10_000  # connections: of fewer the sentence does not speak
 NEARLY = 0.8  # wake-ups for each message: from here on they are called one
+BUSY = 0.5  # of a CPU: a loop that never uses as much was not under load
 FEW = 0.1  # switches for each item: nothing that happens at every item
 
 
@@ -35,7 +36,7 @@ def _loop_pays_nothing(table: pd.DataFrame) -> Verdict:
 
 def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
     """Statistic: voluntary switches a request, by interval: the loop had slept.  Control: the rate.  Design:
-    rates from idle to busy.  Opponent: at a low rate it is true.
+    rates from idle to busy, or else the sentence can only fail.  Opponent: at a low rate it is true.
     """
     loop = table[table["by"] == "loop"]
     if loop.empty:
@@ -52,8 +53,11 @@ def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
         f"{least.wakeups:.2f} wake-ups a request and {least.requests_per_wait:.1f} requests for each "
         f"epoll_wait() at {_at(least)}."
     )
+    each, busy = (loop.wakeups_lo >= NEARLY).all(), (loop.cpu_ns_per_request * loop.rate_per_s).max() / 1e9
+    if each and busy < BUSY:
+        raise CannotTell(f"The loop was not under load: it used {busy:.0%} of its CPU at the most. {reason}")
     return holds_or_fails(
-        (loop.wakeups_lo >= NEARLY).all(),
+        each,
         least.wakeups_hi < NEARLY,
         reason,
         f"An interval, {lowest.wakeups_lo:.2f} to {lowest.wakeups_hi:.2f} ({_at(lowest)}), spans "
