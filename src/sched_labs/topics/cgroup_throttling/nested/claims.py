@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict
-from sched_labs.claims.helpers import holds_or_fails
 
 BELIEF = "a common belief"
 NESTED = "nested.groups"
@@ -24,7 +23,8 @@ def _both_counts(row: Any) -> str:
 
 def _in_its_own_counters(table: pd.DataFrame) -> Verdict:
     """Statistic: throttled periods of the inner group.  Control: the outer group's own count.  Design: two
-    hogs under a limit around both.  Opponent: a reader of the outer group's file would see it.
+    hogs under a limit around both.  Opponent: with a limit of its own a group counts what that holds back,
+    so that no run shows that it is true.
     """
     inside = table[table.condition.isin(["sibling", "no_own_limit"])]
     inside = inside[inside.outer_throttled_percent >= 50]
@@ -32,14 +32,15 @@ def _in_its_own_counters(table: pd.DataFrame) -> Verdict:
         raise CannotTell("The group around was not held back in half of its periods beside a busy sibling.")
     own = inside.own_throttled_percent
     reason = "; ".join(map(_both_counts, inside.itertuples())) + "."
-    few = own.isna() | (own < 10)
-    return holds_or_fails((own >= 50).all(), few.any(), reason, "Neither nearly all nor few:")
+    if (own.isna() | (own < 10)).any():
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"Its own limit may have held it back: {reason}")
 
 
 def _its_own_limit(table: pd.DataFrame) -> Verdict:
     """Statistic: CPU time, by interval, against its own limit.  Control: alone it gets that, and beside the
     sibling the group around is held back, so that no other program keeps it from it.  Design: a busy sibling
-    under one outer limit.  Opponent: where the outer limit has room it is true.
+    under one outer limit.  Opponent: where the outer limit has room for both it looks true.
     """
     by = table.set_index("condition")
     if not {"alone", "sibling"} <= set(by.index):
@@ -58,6 +59,8 @@ def _its_own_limit(table: pd.DataFrame) -> Verdict:
             raise CannotTell(f"The group around was held back in less than half of its periods: {reason}")
         return Verdict(FAILS, reason)
     if sibling.cpu_lo_percent >= 0.9 * limit:
+        if sibling.outer_limit_percent >= 2 * limit:
+            raise CannotTell(f"The limit around has room for both: {reason}")
         return Verdict(HOLDS, reason)
     raise CannotTell(f"The interval spans nine tenths of it: {reason}")
 
