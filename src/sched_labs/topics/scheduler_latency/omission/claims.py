@@ -39,8 +39,8 @@ def _misses_the_run_delay(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This kernel keeps no run delay for threads.")
     missed = open_.waited_ns - closed.waited_ns
     reason = (
-        f"in a trial the client that waits missed {ns(missed)} of waiting; the server's own run-queue "
-        f"latency was {ns(open_.run_delay_ns)} in sum."
+        f"in a trial the client that waits missed {ns(missed)} of waiting in sum; the server's own "
+        f"run-queue latency was {ns(open_.run_delay_ns)}."
     )
     if missed > 5 * open_.run_delay_ns or open_.run_delay_ns > 5 * abs(missed):
         return Verdict(FAILS, reason)

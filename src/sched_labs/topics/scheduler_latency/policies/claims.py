@@ -278,8 +278,8 @@ def _edge_at_95(table: pd.DataFrame) -> Verdict:
 
 
 CLAIMS = [
-    Claim("002-043", "A SCHED_FIFO thread runs at once when it wakes, whatever normal threads do.", COURSE,
-          "policies.sweep", _fifo_at_once),
+    Claim("002-043", "A SCHED_FIFO thread runs at once when it wakes among normal threads that compute.",
+          COURSE, "policies.sweep", _fifo_at_once),
     Claim("002-114", "SCHED_FIFO brings every wake-up below 10 µs.", COURSE, "policies.sweep",
           _fifo_below_10_us),
     Claim("002-044", "FIFO and OTHER can be compared without a look at the timer slack.",

@@ -119,7 +119,7 @@ CLAIMS = [
           TRADITION, "weights.pairs", _nice_in_a_group),
     Claim("autogroup-nice", "Between sessions the nice value in /proc/PID/autogroup counts.", "sched(7)",
           "weights.pairs", _autogroup_nice),
-    Claim("cgroup-weights", "Two busy control groups divide a CPU as their weights are.",
+    Claim("cgroup-weights", "Two control groups that are busy on one CPU divide it as their weights are.",
           "Documentation/admin-guide/cgroup-v2.rst", "weights.pairs", _as_the_weights),
     Claim("weight-per-cpu", "A group has its whole weight on every CPU on which it runs.", "a common belief",
           "weights.pairs", _weight_on_each_cpu),
