@@ -555,6 +555,7 @@ CANNOT_BE = {
     ("gives-way-gets-less", HOLDS),  # others that need the CPUs look the same
     ("slower-cpu", HOLDS),  # where every request meets a throttled group, it waits: that is no slower CPU
     ("own-counters", HOLDS),  # a group counts what its own limit holds back, whatever the one around it does
+    ("percent-tells", HOLDS),  # one pair that agrees says nothing of another
     ("002-070", HOLDS),  # an intruder whose group weighs little looks kept off
     ("002-124", HOLDS),  # what the hogs got done is not counted, so that equal shares can never prove it
     ("002-053", HOLDS),  # two settings are tried, and there are more
