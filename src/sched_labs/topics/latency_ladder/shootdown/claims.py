@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import between, count, holds_or_fails, one_row
+from sched_labs.claims.helpers import at_most, between, count, holds_or_fails, one_row
 
 KIND = "shootdown.calls"
 HALF = 0.5  # of the calls: a shootdown comes with each of them, and anything else seldom
@@ -110,7 +110,7 @@ def _everyone(table: pd.DataFrame) -> Verdict:
 
 
 def _asleep_too(table: pd.DataFrame) -> Verdict:
-    """Statistic: median call, more than alone, by interval, against half of what running threads add.
+    """Statistic: median call, more than alone, or the noise, against half of what running threads add.
     Control: running threads.  Design: as many threads, asleep on the same CPUs.  Opponent: a second thread
     makes some calls of a process dearer, without any interrupt.
     """
@@ -124,11 +124,11 @@ def _asleep_too(table: pd.DataFrame) -> Verdict:
         "of what these add is enough to count as dear."
     )
     return holds_or_fails(
-        asleep.extra_lo_ns > HALF * running.extra_hi_ns,
-        asleep.extra_hi_ns < HALF * running.extra_lo_ns,
+        asleep.seen and asleep.extra_lo_ns > HALF * running.extra_hi_ns,
+        at_most(asleep, "extra", "ns") < HALF * running.extra_lo_ns,
         reason,
         f"The intervals of what is added, {between(asleep, 'extra', 'ns')} and "
-        f"{between(running, 'extra', 'ns')}, allow either:",
+        f"{between(running, 'extra', 'ns')}, with noise of {ns(asleep.floor_ns)}, allow either:",
     )
 
 
