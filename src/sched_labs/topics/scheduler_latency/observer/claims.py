@@ -51,7 +51,7 @@ def _recording_is_dearer(table: pd.DataFrame) -> Verdict:
 
 def _slower(row: pd.Series) -> str:
     if row["slower_lo_percent"] > 0:
-        return f"{row['slower_percent']:.1f} % slower"
+        return f"{number_text(row['slower_percent'])} % slower"
     return "not measurably slower"
 
 

@@ -16,8 +16,8 @@ def _clients(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 
 def _clients_agree(table: pd.DataFrame) -> Verdict:
-    """Statistic: ratio of p99, by interval.  Control: the same server with the same stall.  Design: one
-    stall in a trial of two seconds at most.  Opponent: a rate so low that no request falls into it.
+    """Statistic: ratio of p99, by interval.  Control: another server with the same work and stall.  Design:
+    one stall in a trial of two seconds at most.  Opponent: a rate so low that no request falls into it.
     """
     closed, open_ = _clients(table)
     least, most = tail_ratio(open_, closed)

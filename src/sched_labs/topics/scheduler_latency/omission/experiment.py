@@ -1,6 +1,6 @@
 """Which client notices that a server stalled?  Closed loop against open loop: coordinated omission (lab L46).
 
-The same server stalls once.  A client that waits for each answer before it sends again has one slow request
+A server stalls once.  A client that waits for each answer before it sends again has one slow request
 to report; on a schedule that does not wait, every request that was due in the stall is slow.
 """
 

@@ -24,9 +24,9 @@ def _had_the_cpus(cell: pd.Series) -> None:
 
 
 def _yield_wakes(table: pd.DataFrame) -> Verdict:
-    """Statistic: wake-ups for each time slice, as the probe counted.  Control: sleeping workers have one
-    each.  Design: cells in which yielding really switches, their median.  Opponent: a few belong to the
-    start of a block.
+    """Statistic: the probe's wake-ups for each of the kernel's time slices.  Control: sleeping workers have
+    one each.  Design: cells in which yielding really switches, their median.  Opponent: a few belong to
+    the start of a block.
     """
     cells = table[(table["mode"] == "yield") & (table["switched_share"] > 0.5)]
     cells = cells[cells["wakeups_per_slice"].notna()]

@@ -54,7 +54,7 @@ def summarise(result: Result) -> pd.DataFrame:
     counted                the same as the BPF probe counted it: waits that ended; missing without the probe
     schedstat_mean_ns      run delay / time slices, as the kernel counted both
     mean_ns                mean wait by the instrument
-    wakeups_per_slice      waits that began with a wake-up, per time slice, as the probe counted them
+    wakeups_per_slice      waits that began with a wake-up, as the probe counted them, per time slice
     """
     blocks = result.tables["blocks"]
     rows = []

@@ -136,7 +136,7 @@ def _caption(table: pd.DataFrame) -> str:
     text = f"From the waker's call until the sleeper runs, in the median: {told}."
     if len(table) > 1 and last.message_ns == last.message_ns:
         before = 100 * (last.call_ns + last.message_ns) / last.whole_ns
-        text += f" Of the last of these, {before:.0f} % pass before the sleeper's CPU acts."
+        text += f" Of the last bar, {before:.0f} % pass before the sleeper's CPU acts."
     for row in each(table):
         if why := not_idled(row):
             text += f" Not so idle ({_plain(row.situation)}): {why[0].lower()}{why[1:]}"
