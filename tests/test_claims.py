@@ -554,6 +554,10 @@ CANNOT_BE = {
     ("002-092", HOLDS),  # as well
     ("gives-way-gets-less", HOLDS),  # others that need the CPUs look the same
     ("slower-cpu", HOLDS),  # where every request meets a throttled group, it waits: that is no slower CPU
+    ("own-limit", HOLDS),  # room for both in the limit around, or a sibling that had less, looks the same
+    ("002-096", HOLDS),  # a service that needs all of its quota has nothing to save
+    ("002-123", HOLDS),  # it is judged only where periods were throttled, so that some request waited
+    ("002-115", FAILS),  # others that had the CPU without a limit look the same
     ("own-counters", HOLDS),  # a group counts what its own limit holds back, whatever the one around it does
     ("percent-tells", HOLDS),  # one pair that agrees says nothing of another
     ("002-070", HOLDS),  # an intruder whose group weighs little looks kept off

@@ -103,8 +103,8 @@ def _gives_way_gets_less(table: pd.DataFrame) -> Verdict:
     CPUs.  Design: the service leaves most of them idle.  Opponent: beside a service or other programs that
     need all of them, a job that gives way starves, so that no run shows that it is true.
     """
-    limited, idle = _row(table, "quota"), _row(table, "cpu.idle")
-    reason = f"{_had(limited)} under the limit, {_had(idle)} in a cpu.idle group."
+    limited, idle = _row(table, "quota"), _row(table, "SCHED_IDLE inside")
+    reason = f"{_had(limited)} under the limit, {_had(idle)} under SCHED_IDLE in the service's group."
     if limited.batch_hi_percent < idle.batch_lo_percent:
         return Verdict(FAILS, reason)
     if limited.batch_lo_percent > idle.batch_hi_percent:
