@@ -335,7 +335,7 @@ def _alt(table: pd.DataFrame, marks: Collection[str]) -> str:
         "Line plots with logarithmic axes, one for each access pattern: time that one switch costs against "
         f"the working set, from {axes.size_text(sizes.min())} to {axes.size_text(sizes.max())}."
     ]
-    direct = table["direct_ns"].dropna()
+    direct = table.loc[table["direct_lo_ns"] > 0, "direct_ns"]
     if not direct.empty:
         parts.append(f"The direct cost is {axes.range_text(direct.min(), direct.max())}.")
     for access, rows in table.groupby("access", sort=True):

@@ -96,8 +96,8 @@ def quantiles(result: Drawable) -> dict[float, float]:
 def _others(result: Drawable) -> str:
     """What the other instruments say of the same waits."""
     return "".join(
-        f" {_INSTRUMENTS.get(name, name).capitalize()}, half of {int(data['waits'].sum()):,} took at most "
-        f"{axes.time_text(quantile_ns(data, 0.5))}."
+        f" {_INSTRUMENTS.get(name, name).capitalize()}, half of {int(data['waits'].sum()):,} took about "
+        f"{axes.time_text(quantile_ns(data, 0.5))} or less."
         for name, data in list(_by_instrument(result).items())[1:]
     )
 
@@ -165,9 +165,7 @@ def _bars(ax: Axes, table: pd.DataFrame) -> list[Any]:
                 linewidth=0.8,
                 zorder=2,
             )
-            handles.append(
-                Patch(color=colour, label=f"{_WORDS[cause]} ({axes.number_text(share.sum(), 2)} %)")
-            )
+            handles.append(Patch(color=colour, label=f"{_WORDS[cause]} ({_percent(share.sum())})"))
         below = below + share
     return handles
 
@@ -194,6 +192,11 @@ def _shares(table: pd.DataFrame) -> dict[str, float]:
     return {cause: float(table.loc[table["cause"] == cause, "share_percent"].sum()) for cause in CAUSES}
 
 
+def _percent(share: float) -> str:
+    """Of one precision for both causes, so that they add up; a share that this would hide has two digits."""
+    return f"{share:.1f} %" if share >= 0.05 else f"{axes.number_text(share, 2)} %"
+
+
 def _caption(table: pd.DataFrame, marks: dict[float, float]) -> str:
     waits = round(float(table["waits"].sum()))
     share = _shares(table)
@@ -202,7 +205,7 @@ def _caption(table: pd.DataFrame, marks: dict[float, float]) -> str:
     return (
         f"Half of the {waits:,} waits for a CPU took at most {axes.time_text(marks[0.5])}, "
         f"one in a hundred more than {axes.time_text(marks[0.99])}; "
-        f"{axes.number_text(share[most], 2)} % {words}."
+        f"{_percent(share[most])} {words}."
     )
 
 
@@ -220,8 +223,7 @@ def _alt(table: pd.DataFrame, marks: dict[float, float]) -> str:
             parts.append(f"No wait {_WORDS[cause]}.")
             continue
         top = highest(rows, "waits")
-        parts.append(
-            f"{axes.number_text(rows['share_percent'].sum(), 2)} % {_WORDS[cause]}, most often "
-            f"{axes.range_text(top['low_ns'], top['high_ns'])} long."
-        )
+        often = f", most often {axes.range_text(top['low_ns'], top['high_ns'])} long"
+        tied = (rows["waits"] == top["waits"]).sum() > 1
+        parts.append(f"{_percent(rows['share_percent'].sum())} {_WORDS[cause]}{'' if tied else often}.")
     return " ".join(parts)

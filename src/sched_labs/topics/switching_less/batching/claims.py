@@ -38,9 +38,9 @@ def _wakes_divided(table: pd.DataFrame) -> Verdict:
     most = small.wakeups_hi_per_event / large.wakeups_lo_per_event
     before, after = small.wakeups_per_event, large.wakeups_per_event
     reason = (
-        f"{int(wanted):,} times the batch, wake-ups for each event from {number_text(before)} to "
-        f"{number_text(after)}: {before / after:,.0f} times fewer (interval {least:,.0f} to {most:,.0f}); "
-        f"judged as {int(wanted):,} within a factor of two."
+        f"{int(wanted):,} times the batch, wake-ups (voluntary switches) for each event from "
+        f"{number_text(before)} to {number_text(after)}: {before / after:,.0f} times fewer "
+        f"(interval {least:,.0f} to {most:,.0f}); judged as {int(wanted):,} within a factor of two."
     )
     if least >= wanted / 2 and most <= wanted * 2:
         return Verdict(HOLDS, reason)

@@ -47,6 +47,6 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         pale=frame,
         recorded=recorded,
         predictions=predictions,
-        caption=f"Switches that one event makes among {table.threads.iloc[0]} waiting threads: {said}.",
+        caption=f"Switches for each event among {table.threads.iloc[0]} waiting threads: {said}.",
         title="Switches and returns for each event, by what the threads watch",
     )

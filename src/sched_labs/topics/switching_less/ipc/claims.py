@@ -117,7 +117,7 @@ def _counting_tells(table: pd.DataFrame) -> Verdict:
     reason = (
         f"In the median the whole machine switched {switched['machine_switches_per_s']:,.0f} times a second "
         f"with a partner who touches memory, and up to {others['machine_switches_per_s'].max():,.0f} without "
-        "a partner."
+        "a partner, counted from before each block, over a time without hand-overs, too."
     )
     as_many = bare["machine_switches_lo_per_s"] > 0.5 * switched["machine_switches_hi_per_s"]
     if as_many and _clear(switched) and bare["loss_hi_share"] < ALIKE * switched["loss_lo_share"]:
