@@ -29,12 +29,12 @@ def _at(table: pd.DataFrame, pages: int, condition: str) -> pd.Series:
 
 def _half_of(part: pd.Series, whole: pd.Series, stem: str, text: str) -> Verdict:
     """Flushed means: at least half of what is lost to eight processes; what is unseen may be the floor."""
-    if part[f"{stem}_lo_ns"] >= 0.5 * whole[f"{stem}_hi_ns"]:
+    if part[f"{stem}_lo_ns"] >= max(0.5 * whole[f"{stem}_hi_ns"], part.floor_ns):
         return Verdict(HOLDS, text)
     if at_most(part, stem, "ns") < 0.5 * whole[f"{stem}_lo_ns"]:
         return Verdict(FAILS, text)
     both_ends = f"{ends(part, stem)} and {between(whole, stem, 'ns')}"
-    raise CannotTell(f"The intervals, {both_ends}, span one half: {text}")
+    raise CannotTell(f"The intervals, {both_ends}, or the noise span one half: {text}")
 
 
 def _cost(row: pd.Series, stem: str) -> str:
