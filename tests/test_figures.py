@@ -291,7 +291,7 @@ def test_matrix_draws_judged_costs_and_marks_flagged_runs() -> None:
     ]
     assert sorted(crosses) == sorted(table.loc[table["flagged"], "hand_over_ns"])
     words = [text.get_text() for ax in figure.mpl.axes for text in ax.texts]
-    assert words.count("3.5 switches, not 2") == 2
+    assert words.count("3.47 switches, not 2") == 2
     assert words.count("0 switches, not 2") == 4
     assert "6 of 30 cases are not judged" in figure.caption
 

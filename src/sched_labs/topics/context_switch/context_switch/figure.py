@@ -205,8 +205,8 @@ def _trouble(row: Any) -> str:
         return "not above its calls" if row.expected_switches_per_round_trip else "makes no switch"
     expected = axes.number_text(row.expected_switches_per_round_trip, 2)
     counted = expected
-    # As few decimals as show the difference.
-    for places in range(1, 5):
+    # Two decimals, as a table has, or as few more as show the difference.
+    for places in range(2, 5):
         counted = axes.number_text(round(row.switches_per_round_trip, places), 9)
         if counted != expected:
             break

@@ -71,8 +71,9 @@ def _ten_to_hundred(table: pd.DataFrame) -> Verdict:
     noise floor.  Design: what is not seen counts as below ten only where ten would be seen.  Opponent:
     a choice of size makes any ratio.
     """
-    whole = table[table.access == "random"]
-    if whole.empty or not (whole.direct_ns > 0).all():
+    random = table[table.access == "random"]
+    whole = random[random.direct_lo_ns > 0]
+    if whole.empty:
         raise CannotTell("This run has no random walk with a direct cost beside it.")
     ratio = (whole.extra_ns / whole.direct_ns)[whole.seen & (whole.extra_ns > 0)]
     inside = ratio.between(10, 100).reindex(whole.index, fill_value=False)
@@ -84,10 +85,10 @@ def _ten_to_hundred(table: pd.DataFrame) -> Verdict:
         told += " where it stands clear of the noise"
     reason = (
         f"at random {told}; seen between 10 and 100 at {inside.sum()} of {len(whole)} combinations of "
-        "working set and partner."
+        "working set and partner whose direct cost stands above zero."
     )
     low, high = whole.extra_lo_ns / whole.direct_ns, whole.extra_hi_ns / whole.direct_ns
-    if inside.all() and (low >= 10).all() and (high <= 100).all():
+    if len(whole) == len(random) and inside.all() and (low >= 10).all() and (high <= 100).all():
         return Verdict(HOLDS, reason)
     outside = ~hidden & (~whole.seen | (high < 10) | (low > 100))
     if outside.any():

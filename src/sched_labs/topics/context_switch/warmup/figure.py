@@ -50,7 +50,7 @@ def frame(result: Drawable) -> pd.DataFrame:
     - floor_ns: the noise floor, A against A; infinite when there were too few trials to know it
     - seen: whether all of the extra's interval lies beyond the floor
     - direct_ns, direct_lo_ns, direct_hi_ns: one switch with a partner that touches nothing
-    - extra_over_direct: the warm-up in units of the direct cost
+    - extra_over_direct: the warm-up in units of the direct cost, where that stands above zero
 
     Raises ResultError when the result holds no pass after a switch.
     """
@@ -60,7 +60,7 @@ def frame(result: Drawable) -> pd.DataFrame:
     table = columns(
         table[table["partner_bytes"] == largest], _COLUMNS, "The part of this sweep with a partner"
     )
-    table["extra_over_direct"] = table["extra_ns"] / table["direct_ns"]
+    table["extra_over_direct"] = table["extra_ns"] / table["direct_ns"].where(table["direct_lo_ns"] > 0)
     return table.sort_values(["access", "working_set_bytes"], ignore_index=True)
 
 
@@ -239,7 +239,7 @@ def _handles(
 def _name(ax: Axes, rows: pd.DataFrame) -> None:
     """Say what the two lines are, and how they differ where they differ most: an arrow between them."""
     top = _top(rows, str(rows["access"].iloc[0]))
-    if top is not None and top["direct_ns"] > 0 and top["extra_over_direct"] >= 2:
+    if top is not None and top["extra_over_direct"] >= 2:
         x, high, low = (float(top[name]) for name in ("working_set_bytes", "extra_ns", "direct_ns"))
         look = {"arrowstyle": "<->", "color": style.colour(style.INK), "linewidth": 1.3}
         ax.annotate("", (x, high), xytext=(x, low), arrowprops={**look, "shrinkA": 2, "shrinkB": 7}, zorder=4)
@@ -303,20 +303,20 @@ def _caption(table: pd.DataFrame) -> str:
     names = [str(name) for name in table["access"].unique()]
     tops = {name: top for name in names if (top := _top(table, name)) is not None}
     if not tops:
-        direct = table["direct_ns"].median()
+        direct = table.loc[table["direct_lo_ns"] > 0, "direct_ns"].median()
         return "After the largest partner no warm-up stands clear of the noise" + (
             f"; the switch itself costs {axes.time_text(direct)}." if direct > 0 else "."
         )
     name, top = max(tops.items(), key=lambda item: float(item[1]["extra_ns"]))
-    size, direct = top["working_set_bytes"], top["direct_ns"]
+    size, times = top["working_set_bytes"], top["extra_over_direct"]
     sentence = (
         f"With {axes.size_text(size)} of {name} access, warming up after a switch costs "
         f"{axes.time_text(top['extra_ns'])} (interval {axes.time_text(top['extra_lo_ns'])} to "
         f"{axes.time_text(top['extra_hi_ns'])})"
     )
-    if direct > 0:
-        times = axes.number_text(top["extra_over_direct"], 2)
-        sentence += f", {times} times the switch itself at this size ({axes.time_text(direct)})"
+    if times > 0:
+        itself = f"the switch itself at this size ({axes.time_text(top['direct_ns'])})"
+        sentence += f", {axes.number_text(times, 2)} times {itself}"
     for other in names:
         row = table[(table["access"] == other) & (table["working_set_bytes"] == size)]
         if other == name or row.empty:

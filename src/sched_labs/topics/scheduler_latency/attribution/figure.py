@@ -190,7 +190,7 @@ def _shares(summary: pd.DataFrame, condition: str) -> pd.Series[Any]:
 
 
 def _percent(value: float) -> str:
-    return f"{axes.number_text(value, 3 if value > 99.5 else 2)} %"
+    return f"{axes.number_text(value, 3 if value >= 10 else 2)} %"
 
 
 def _caption(table: pd.DataFrame, summary: pd.DataFrame) -> str:

@@ -112,7 +112,10 @@ def _slower(row: pd.Series) -> str:
 def _unseen(row: Any) -> str:
     if row.slower_hi_percent < 0:
         return " (not slower)"
-    return "" if row.slower_lo_percent > 0 else " (no difference seen)"
+    if row.slower_lo_percent > 0:
+        return ""
+    ends = " to ".join(axes.number_text(end, 3) for end in (row.slower_lo_percent, row.slower_hi_percent))
+    return f" (no difference seen, interval {ends} %)"
 
 
 def _caption(table: pd.DataFrame) -> str:

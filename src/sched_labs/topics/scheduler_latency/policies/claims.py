@@ -133,8 +133,8 @@ def _no_fair_setting_helps(table: pd.DataFrame) -> Verdict:
 
 def _heavy_loses_cpu(table: pd.DataFrame) -> Verdict:
     """Statistic: CPU time that it used over what it asked for.  Control: FIFO, where it waits for no
-    normal thread.  Design: it asks for less than an equal share.  Opponent: a fairer test would ask for
-    more than a share.
+    normal thread.  Design: it asks for less than an equal share, of which nothing has to be taken, so that
+    the sentence can only hold.  Opponent: the hogs use more, and nothing compares them.
     """
     cell = _worker(table, "OTHER", "heavy")
     asked = 100 * LOADS["heavy"]
@@ -147,9 +147,9 @@ def _heavy_loses_cpu(table: pd.DataFrame) -> Verdict:
     if len(fifo):
         asked = float(fifo["worker_cpu_percent"].iloc[0])
         reason += f"; under FIFO, where it waits for no normal thread, it used {asked:.1f} %"
-    if 0.7 * asked <= cell.worker_cpu_percent < 0.85 * asked:
-        raise CannotTell(f"15 to 30 % less is taken for neither: {reason}.")
-    return yes(cell.worker_cpu_percent < 0.7 * asked, f"{reason}.")
+    if cell.worker_cpu_percent < 0.7 * asked:
+        return Verdict(HOLDS, f"{reason}.")
+    raise CannotTell(f"It asks for less than an equal share, of which nothing has to be taken: {reason}.")
 
 
 def _sleeper_fails_the_test(table: pd.DataFrame) -> Verdict:

@@ -155,7 +155,7 @@ def _sweep_caption(table: pd.DataFrame) -> str:
     elif worst["not_run"]:
         other += f", where {worst['not_run']} of {worst['wakes']} had not run when their block ended"
     return (
-        f"On the same CPU among the same hogs {which} is {axes.time_text(best['p99_ns'])} late or more under "
+        f"On the same CPU {which} is {axes.time_text(best['p99_ns'])} late or more under "
         f"{best['policy']}, and {other}."
     )
 

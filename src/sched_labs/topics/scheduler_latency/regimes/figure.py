@@ -200,7 +200,7 @@ def _caption(summary: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame, summary: pd.DataFrame) -> str:
-    parts = ["Histograms of waits on one logarithmic time axis, a panel for each regime and placement."]
+    parts = ["Histograms of waits on one logarithmic time axis, in panels by regime and placement."]
     drawn = table[["mode", "placement", "regime"]].drop_duplicates()
     for row in each(summary.dropna(subset=["p50_ns"]).merge(drawn)):
         parts.append(

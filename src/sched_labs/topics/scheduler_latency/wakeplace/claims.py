@@ -63,7 +63,7 @@ def _eleven_ms_beside_idle(table: pd.DataFrame) -> Verdict:
         f"idle CPU the longest took {ns(noise.max_ns)}."
     )
     if cell.max_ns < 5e6:
-        return Verdict(FAILS, reason)
+        return Verdict(FAILS, f"Less than 5 ms: {reason}")
     if cell.max_ns <= 5 * noise.max_ns:
         raise CannotTell(
             "Waits of 5 ms or more count where they are over five times as long as the longest without a "

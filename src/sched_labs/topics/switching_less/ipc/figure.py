@@ -73,14 +73,13 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 
 
 def _caption(table: pd.DataFrame) -> str:
-    """What each cause costs where it is seen, and how often the victim was switched."""
+    """What each cause costs where it is seen."""
     others = table[table["condition"] != "alone"]
     clear = others[others["loss_lo_share"] > others["floor_share"]]
     if clear.empty:
         return "No loss of work stands clear of the noise in this run."
     said = [
-        f"{PANELS[0].text(row['loss_share'])} with {NAMES[str(row['condition'])]} "
-        f"({PANELS[1].text(row['switches_per_s'])} switches a second)"
+        f"{PANELS[0].text(row['loss_share'])} with {NAMES[str(row['condition'])]}"
         for _, row in clear.iterrows()
     ]
     return f"For each second of CPU time the victim does less than alone: {listed(said)}."

@@ -52,8 +52,8 @@ def _resident_is_all(table: pd.DataFrame) -> Verdict:
     one = _default_stacks(table)
     kernel = one.kernel_stack_bytes_per_thread
     reason = (
-        f"Resident {size(one.rss_bytes_per_thread)} a thread, and beside it {size(kernel)} of kernel stack; "
-        f"the machine lost {size(one.lost_bytes_per_thread)}."
+        f"With stacks of {size(one.stack_bytes)}, resident {size(one.rss_bytes_per_thread)} a thread, and "
+        f"{size(kernel)} of kernel stack; the machine lost {size(one.lost_bytes_per_thread)}."
     )
     if one.kernel_stack_lo_bytes_per_thread > 0.5 * one.rss_hi_bytes_per_thread:
         return Verdict(FAILS, reason)
