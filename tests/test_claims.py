@@ -562,6 +562,14 @@ CANNOT_BE = {
     ("002-092", HOLDS),  # as well
     ("gives-way-gets-less", HOLDS),  # others that need the CPUs look the same
     ("slower-cpu", HOLDS),  # where every request meets a throttled group, it waits: that is no slower CPU
+    ("000-102", HOLDS),  # a service that needs all of its quota looks the same
+    ("002-093", FAILS),  # others that had the CPU without a limit leave few requests beyond what is usual
+    ("000-103", HOLDS),  # as well: they make the difference look smaller
+    ("002-097", FAILS),  # a weight takes no CPU time from a service: others may have had the CPU
+    ("000-130", FAILS),  # as well
+    ("own-cpu-quota", FAILS),  # a service that needs all of its CPU for a period looks the same
+    ("gomaxprocs-throttled", HOLDS),  # others that leave it less than its quota look the same
+    ("gomaxprocs-work", FAILS),  # others take more from few threads than from many
     ("own-limit", HOLDS),  # room for both in the limit around, or a sibling that had less, looks the same
     ("002-096", HOLDS),  # a service that needs all of its quota has nothing to save
     ("002-123", HOLDS),  # it is judged only where periods were throttled, so that some request waited

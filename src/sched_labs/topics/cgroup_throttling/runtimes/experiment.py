@@ -43,7 +43,7 @@ def summarise(result: Result) -> pd.DataFrame:
     setting      host (a background thread for each CPU of the machine that the program may use), quota (one
                  for each CPU that the quota is worth, rounded up)
     threads      how many those are
-    own_threads  how many the runtime takes where it is left alone in the group
+    own_threads  how many the runtime takes by its own rule in the group
     p50_ns, p99_ns, p99_lo_ns, p99_hi_ns   latency of requests from when they were due, all trials together
     background_percent, background_lo_percent, background_hi_percent   work that was done in the background,
                  of what one CPU does undisturbed

@@ -9,7 +9,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
-from sched_labs.claims.helpers import between, holds_or_fails, tail_ratio
+from sched_labs.claims.helpers import between, tail_ratio
 
 HOG = "quota.hog"
 THREADS = "quota.threads"
@@ -34,7 +34,7 @@ def _p99(row: Any) -> str:
 def _every_period(table: pd.DataFrame) -> Verdict:
     """Statistic: share of throttled periods at each demand.  Control: without a limit nothing is left
     over.  Design: demand below the quota.  Opponent: a service that needs all of it is throttled in
-    most.
+    most, so that no run shows that it is true.
     """
     quota = table[(table.limit == "quota") & (table.neighbour == "idle")]
     if quota.empty:
@@ -46,7 +46,7 @@ def _every_period(table: pd.DataFrame) -> Verdict:
     ]
     reason = f"throttled periods: {', '.join(parts)}."
     if (quota.throttled_percent >= 90).all():
-        return Verdict(HOLDS, reason)
+        raise CannotTell(f"The service may have needed all of its quota: {reason}")
     none = table[(table.limit == "none") & (table.neighbour == "idle")]
     if none.waiting.sum() > 0.05 * none.arrived.sum():
         raise CannotTell(f"The machine may have been busy: without a limit requests were left, too. {reason}")
@@ -62,7 +62,8 @@ def _second_mode(table: pd.DataFrame) -> Verdict:
     """Statistic: how many requests take longer than 99 % do without a limit, and where those are densest.
     Control: the same requests without a limit.  Design: demand below the quota, in crowds.
     Opponent: a longer tail is no hill of its own: where it is densest has to lie clear of the usual p99, and
-    of all that this may be.
+    of all that this may be.  And other programs may have made the usual p99 late, so that few beyond it
+    refute nothing.
     """
     row, none = _row(table, "quota"), _row(table, "none")
     if row.throttled_percent < 5:
@@ -75,10 +76,9 @@ def _second_mode(table: pd.DataFrame) -> Verdict:
         if row.second_mode_ns < HILL * none.p99_hi_ns:
             raise CannotTell(f"They may be the end of the first hill: {reason}")
         return Verdict(HOLDS, reason)
-    reason = f"{row.beyond_percent:.1f} % of the requests took longer than 99 % do without a limit"
-    if row.beyond_percent <= 1:
-        return Verdict(FAILS, f"{reason}.")
-    raise CannotTell(f"{reason}: too few.")
+    raise CannotTell(
+        f"{row.beyond_percent:.1f} % of the requests took longer than 99 % do without a limit: too few."
+    )
 
 
 def _no_bursts(table: pd.DataFrame) -> Verdict:
@@ -104,7 +104,8 @@ def _no_bursts(table: pd.DataFrame) -> Verdict:
 
 def _30_to_60(table: pd.DataFrame) -> Verdict:
     """Statistic: 1 - ratio of p99, by interval.  Control: the same requests without a limit, and throttled
-    periods with it.  Design: one demand, the highest.  Opponent: any number can be had by another demand.
+    periods with it.  Design: one demand, the highest.  Opponent: other programs may have made the requests
+    slow without a limit, too, so that only a larger difference refutes it, and no run shows that it is true.
     """
     quota, none = _row(table, "quota"), _row(table, "none")
     if quota.throttled_percent < 5:
@@ -114,27 +115,28 @@ def _30_to_60(table: pd.DataFrame) -> Verdict:
         f"p99 {ns(quota.p99_ns)} with the quota and {ns(none.p99_ns)} without: "
         f"{1 - none.p99_ns / quota.p99_ns:.1%} better (interval {least:.1%} to {most:.1%})."
     )
-    return holds_or_fails(
-        least >= 0.3 and most <= 0.6, least > 0.6 or most < 0.3, reason, "The interval spans 30 or 60 %:"
-    )
+    if least > 0.6:
+        return Verdict(FAILS, reason)
+    raise CannotTell(f"Not more than 60 % for sure: {reason}")
 
 
 def _weight_better(table: pd.DataFrame) -> Verdict:
-    """Statistic: p99 beside a busy neighbour, over trials.
-    Control: neither limit nor weight, so that the step to no limit and the step to a weight are seen apart.
+    """Statistic: p99 beside a busy neighbour, over trials.  Control: throttled periods with the quota, and
+    neither limit nor weight, so that the step to no limit and the step to a weight are seen apart.
     Design: the neighbour is busy throughout, which is when a weight counts at all; a burst counts too, where
     there is one.
-    Opponent: who pays for the CPU may want the limit all the same; the sentence is about the service.
+    Opponent: who pays for the CPU may want the limit all the same; the sentence is about the service.  A
+    weight takes no CPU time from it: where it is slower, other programs may have had the CPU.
     """
     quota, weight, none = (_row(table, limit, "busy") for limit in ("quota", "weight", "none"))
+    if quota.throttled_percent < 5:
+        raise CannotTell(f"Only {quota.throttled_percent:.0f} % of the periods were throttled.")
     burst = table[(table.limit == "quota + burst") & (table.neighbour == "busy")]
     saved = "".join(f"{_p99(row)} with a burst, " for _, row in burst.iterrows())
     reason = (
         f"beside a busy neighbour p99 is {_p99(quota)} with the quota, {saved}{_p99(none)} with neither, and "
         f"{_p99(weight)} with a weight and no limit."
     )
-    if min(quota.p99_hi_ns, none.p99_hi_ns, *burst.p99_hi_ns) < weight.p99_lo_ns:
-        return Verdict(FAILS, reason)
     if not (none.p99_hi_ns < quota.p99_lo_ns and weight.p99_hi_ns < none.p99_lo_ns):
         raise CannotTell(f"Not both steps (no limit, then a weight) are an improvement for sure: {reason}")
     if (burst.p99_lo_ns <= weight.p99_hi_ns).any():
@@ -144,7 +146,8 @@ def _weight_better(table: pd.DataFrame) -> Verdict:
 
 def _low_share(table: pd.DataFrame) -> Verdict:
     """Statistic: p99 beside the same neighbour, by interval.  Control: equal weights.  Design: the
-    neighbour is always busy.  Opponent: on idle CPUs a weight does nothing.
+    neighbour is always busy.  Opponent: on idle CPUs a weight does nothing, and it takes no CPU time from the
+    service: where that is slower, other programs may have had the CPU.
     """
     weight, none = _row(table, "weight", "busy"), _row(table, "none", "busy")
     reason = (
@@ -153,9 +156,7 @@ def _low_share(table: pd.DataFrame) -> Verdict:
     )
     if weight.p99_hi_ns < none.p99_lo_ns:
         return Verdict(HOLDS, reason)
-    if weight.p99_lo_ns >= none.p99_hi_ns:
-        return Verdict(FAILS, reason)
-    raise CannotTell(f"The intervals overlap: {reason}")
+    raise CannotTell(f"Not faster for sure: {reason}")
 
 
 def _idle_means_no_wait(table: pd.DataFrame) -> Verdict:
