@@ -176,7 +176,7 @@ def _kernel_evicts(table: pd.DataFrame) -> Verdict:
     if max(peak.kernel_extra_ns, peak.floor_ns) < 0.5 * peak.extra_lo_ns:
         return Verdict(FAILS, reason)
     raise CannotTell(
-        f"The interval, {ends(peak)}, and the noise, {ns(peak.floor_ns)}, do not tell them apart: {reason}"
+        f"The interval, {ends(peak)}, or the noise, {ns(peak.floor_ns)}, spans one half: {reason}"
     )
 
 
@@ -231,7 +231,8 @@ def _2_mib_in_first_level(table: pd.DataFrame) -> Verdict:
     if far.alone_hi_ns < 1.5 * longer * near.alone_lo_ns:
         return Verdict(HOLDS, reason)
     raise CannotTell(
-        f"The intervals, {_per_line(near)} and {_per_line(far)}, do not tell them apart: {reason}"
+        f"The intervals, {_per_line(near)} and {_per_line(far)}, do not decide: less than 1.5 times as long "
+        f"counts as the first level, more than twice as a farther one; {reason}"
     )
 
 
