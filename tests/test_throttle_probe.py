@@ -168,6 +168,8 @@ def test_the_panels_of_a_constructed_timeline() -> None:
     assert len(throttle_timeline_figure.spans(result)) == 2
     looks = throttle_timeline_figure.samples(result)
     assert list(looks.throttled_ns) == [0, 80e6, 0] and (looks.end_ns - looks.begin_ns == 50e6).all()
+    result.parameters["duration_s"] = 0.09  # the look at 100 ms found what came after
+    assert list(throttle_timeline_figure.samples(result).throttled_ns) == [0]
 
 
 @pytest.mark.parametrize(("watched", "limited"), [(True, True), (False, True), (False, False)])

@@ -57,14 +57,15 @@ def spans(result: Drawable) -> pd.DataFrame:
 def samples(result: Drawable) -> pd.DataFrame:
     """What the lower part shows: begin_ns, end_ns between two looks at cpu.stat, and the throttled_ns added.
 
-    The kernel adds a throttling to cpu.stat when it ends.
+    The kernel adds a throttling to cpu.stat when it ends.  A look beyond the axis is left out, because it may
+    have found what came after it.
     """
     table = pd.DataFrame(result.records("samples"), columns=SAMPLES)
     table = table[table.trial == result.data.trial.min()]
     steps = pd.DataFrame(
         {"begin_ns": table.at_ns.shift(), "end_ns": table.at_ns, "throttled_ns": table.throttled_ns.diff()}
     ).iloc[1:]
-    return _shown(steps, result, "begin_ns", "end_ns")
+    return _shown(steps[steps.end_ns <= _end(result)], result, "begin_ns", "end_ns")
 
 
 def _end(result: Drawable) -> float:
