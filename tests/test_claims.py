@@ -250,6 +250,7 @@ CASES: list[Case] = [
     ("004-025", HOLDS, pairs((900, 1000), (800, 1000), (500, 1000)), "pipe +10%, eventfd +20%, futex +50%"),
     ("004-025", FAILS, pairs((900, 1000), (1200, 1000), (500, 1000)), "eventfd -20%"),
     ("004-025", UNKNOWN, pairs((900, 1000), (995, 1000), (500, 1000)), "overlap for eventfd ("),
+    ("004-025", UNKNOWN, pairs((900, 1000), (1001, 1000), (500, 1000)), "eventfd +0%"),
     ("004-025", UNKNOWN, [cell(), cell(between="processes", switches=3.0)], "3.00 switches"),
     ("000-059", HOLDS, [cell("yield", voluntary=0.9), cell()], "90% of the switches by sched_yield, 100%"),
     ("000-059", FAILS, [cell("yield", voluntary=0.02), cell()], "2% of the switches by sched_yield"),

@@ -111,7 +111,7 @@ def _threads_cheaper(table: pd.DataFrame) -> Verdict:
         thread = _cell(table, mechanism, "threads", "same_cpu")
         process = _cell(table, mechanism, "processes", "same_cpu")
         apart = thread.net_hi_ns < process.net_lo_ns, process.net_hi_ns < thread.net_lo_ns
-        cheaper = f"{mechanism} {1 - thread.net_per_switch_ns / process.net_per_switch_ns:+.0%}"
+        cheaper = f"{mechanism} {1 - thread.net_per_switch_ns / process.net_per_switch_ns:+z.0%}"
         both = (
             f"{mechanism} (threads {between(thread, 'net', 'ns')}, processes {between(process, 'net', 'ns')})"
         )
