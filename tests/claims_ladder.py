@@ -380,7 +380,7 @@ SHOOTDOWN: list[Case] = [
     ("shootdown-asleep", UNKNOWN, [RUNNING, given_back("asleep", 9_000, extra=6_000)], "6.05 µs and"),
     ("shootdown-asleep", UNKNOWN, [FEW, given_back("asleep", extra=100, floor=390)], "with noise of 390 ns,"),
     ("shootdown-asleep", UNKNOWN, [FEW, given_back("asleep", extra=350, floor=390)], "300 ns to 400 ns and"),
-    ("shootdown-asleep", UNKNOWN, [UNSEEN, given_back("asleep")], "do not make the call dearer"),
+    ("shootdown-asleep", UNKNOWN, [UNSEEN, given_back("asleep")], "dearer is not seen here."),
     ("shootdown-asleep", UNKNOWN, [RUNNING, given_back("asleep", half=INFINITE)], "Too few trials"),
     (
         "shootdown-each",

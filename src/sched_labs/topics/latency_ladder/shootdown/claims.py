@@ -116,7 +116,7 @@ def _asleep_too(table: pd.DataFrame) -> Verdict:
     """
     running, asleep = _row(table, "threads"), _row(table, "asleep")
     if not running.seen or running.extra_ns <= 0:
-        raise CannotTell("Running threads do not make the call dearer here, so there is nothing to share.")
+        raise CannotTell("That running threads make the call dearer is not seen here.")
     if not all(math.isfinite(asleep[name]) for name in ("extra_lo_ns", "extra_hi_ns")):
         raise CannotTell("Too few trials to tell how trials vary.")
     reason = (
