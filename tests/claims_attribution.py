@@ -229,13 +229,13 @@ CASES: list[Case] = [
     ("002-020", FAILS, rows("alone", {"idle": 0.6, "interrupt": 0.3}), "60.0% of it while the CPU was idle"),
     ("002-020", FAILS, rows("alone", {"idle": 0.5054, "interrupt": 0.2994}), "which leaves 19.6% to others"),
     ("002-020", HOLDS, rows("alone", {"other_task": 0.9, "idle": 0.1}), "10.0% of it"),
-    ("002-020", UNKNOWN, rows("alone", {"idle": 0.3, "interrupt": 0.2}), "spans 0.5"),
+    ("002-020", UNKNOWN, rows("alone", {"idle": 0.3, "interrupt": 0.2}), "spans 50:"),
     # A used-up quota is no thread that has the CPU.
     ("002-020", UNKNOWN, rows("alone", {"throttled": 0.7, "idle": 0.1}), "leaves out a used-up quota"),
     ("002-020", UNKNOWN, rows("alone", {"idle": 0.9}, waits=5), "too few"),
     ("002-020", UNKNOWN, rows("rival", {"idle": 0.9}), "no condition 'alone'"),
     ("002-020", UNKNOWN, rows("alone", {"unattributed": 1.0}, attributed=False), "Without the BPF probe"),
-    ("002-061", FAILS, rows("rival", {"kernel_thread": 0.01, "other_task": 0.6}), "1.0%"),
-    ("002-061", HOLDS, rows("rival", {"kernel_thread": 0.8}), "80.0%"),
-    ("002-061", UNKNOWN, rows("rival", {"kernel_thread": 0.5}), "spans 0.5"),
+    ("002-061", FAILS, rows("rival", {"kernel_thread": 0.01, "other_task": 0.6}), "during 1 %"),
+    ("002-061", HOLDS, rows("rival", {"kernel_thread": 0.8}), "during 80 %"),
+    ("002-061", UNKNOWN, rows("rival", {"kernel_thread": 0.5}), "spans 50:"),
 ]

@@ -9,6 +9,7 @@ import pandas as pd
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import above
+from sched_labs.core.words import number_text
 
 KIND = "attribution.waits"
 FEWEST_WAITS = 30
@@ -51,7 +52,7 @@ def _threads_in_the_way(table: pd.DataFrame) -> Verdict:
             else ")."
         )
     )
-    return above(low, high, 0.5, reason)
+    return above(100 * low, 100 * high, 50, reason)
 
 
 def _kernel_workers(table: pd.DataFrame) -> Verdict:
@@ -59,11 +60,12 @@ def _kernel_workers(table: pd.DataFrame) -> Verdict:
     rivals that only compute.  Opponent: with packets or disks kernel threads have more to do.
     """
     row: Any = _of(table, "rival").loc["kernel_thread"]
+    share, low, high = (100 * float(part) for part in (row.share, row.share_lo, row.share_hi))
     reason = (
-        f"beside rivals that only compute, kernel threads had the CPU during {row.share:.1%} of the waiting "
-        f"time (interval {row.share_lo:.1%} to {row.share_hi:.1%})."
+        f"beside rivals that only compute, kernel threads had the CPU during {number_text(share, 2)} % of "
+        f"the waiting time (interval {number_text(low, 2)} to {number_text(high, 2)} %)."
     )
-    return above(float(row.share_lo), float(row.share_hi), 0.5, reason)
+    return above(low, high, 50, reason)
 
 
 CLAIMS = [
