@@ -82,4 +82,4 @@ def _caption(table: pd.DataFrame) -> str:
         f"{PANELS[0].text(row['loss_share'])} with {NAMES[str(row['condition'])]}"
         for _, row in clear.iterrows()
     ]
-    return f"For each second of CPU time the victim does less than alone: {listed(said)}."
+    return f"For each second of CPU time the victim does less than alone, clear of the noise: {listed(said)}."
