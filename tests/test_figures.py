@@ -864,5 +864,5 @@ def test_what_is_drawn_besides_is_legible_too(drawn: Callable[[], figures.Figure
 
 def test_sleepers_in_virtual_and_in_real_time_are_not_said_to_share_an_axis() -> None:
     virtual, real = (shipped("sleeper.among_hogs", timing=timing) for timing in ("deterministic", "native"))
-    assert "the same logarithmic axis" in sleeper.gallery([real, real]).alt
+    assert "the same logarithmic time axis" in sleeper.gallery([real, real]).alt
     assert "the same" not in sleeper.gallery([virtual, real]).alt

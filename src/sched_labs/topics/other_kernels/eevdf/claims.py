@@ -63,8 +63,8 @@ def _rest_of_the_turn(table: pd.DataFrame) -> Verdict:
     """
     row, (least, most) = _row(table, "equal"), REST
     reason = (
-        f"half of the wake-ups waited {row.rest_ratio:.2f} times what was left of the slice (interval "
-        f"{row.rest_lo_ratio:.2f} to {row.rest_hi_ratio:.2f}), or longer. "
+        f"half of the wake-ups with equal slices waited {row.rest_ratio:.2f} times what was left of the "
+        f"slice (interval {row.rest_lo_ratio:.2f} to {row.rest_hi_ratio:.2f}), or longer. "
         f"{least:g} to {most:g} times counts as what was left. "
         "Without HRTICK a slice ends at the tick after it."
     )

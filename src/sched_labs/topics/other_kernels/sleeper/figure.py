@@ -1,4 +1,4 @@
-"""How late a light sleeper gets the CPU: one panel for each kernel, with logarithmic axes.
+"""How late a light sleeper gets the CPU: one panel for each kernel, with a logarithmic time axis.
 
 Virtual time and real time never share an axis: panels of the one and of the other are labelled apart.
 """
@@ -229,7 +229,7 @@ def _caption(results: Sequence[Drawable], recorded: Drawable | None) -> str:
 
 def _alt(results: Sequence[Drawable], names: Sequence[str], marks: Sequence[tuple[str, float]]) -> str:
     several = len({_timing(result) == VIRTUAL for result in results}) > 1
-    axis = "logarithmic axes" if several else "the same logarithmic axis"
+    axis = "logarithmic time axes" if several else "the same logarithmic time axis"
     parts = [f"{len(results)} histograms with {axis}: how late a sleeper got the CPU."]
     for name, result in zip(names, results, strict=True):
         row, timing = result.summary().iloc[0], _timing(result)
