@@ -419,7 +419,7 @@ CASES: list[Case] = [
     ("002-053", UNKNOWN, fair(4e6, 4e6), "a run can only refute it"),
     ("002-053", UNKNOWN, fair(6e6, 4e6, 0.4), "a run can only refute it"),
     ("002-053", UNKNOWN, both(4e6, 3e5), "neither"),
-    ("002-059", UNKNOWN, [late("OTHER", "heavy", 2e6, 9e6, cpu=18.7)], "has to be taken: under OTHER"),
+    ("002-059", UNKNOWN, [late("OTHER", "heavy", 2e6, 9e6, cpu=18.7)], "share nothing has to be taken: "),
     ("002-059", HOLDS, [late("OTHER", "heavy", 2e6, 9e6, cpu=8)], "got 8.0 %"),
     ("002-059", UNKNOWN, [late("OTHER", "heavy", 2e6, 9e6, cpu=15)], "got 15.0 %"),
     ("002-059", UNKNOWN, got(15, 16), "under FIFO, where it waits for no normal thread, it used 16.0 %"),

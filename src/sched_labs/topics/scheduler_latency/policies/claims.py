@@ -149,7 +149,7 @@ def _heavy_loses_cpu(table: pd.DataFrame) -> Verdict:
         reason += f"; under FIFO, where it waits for no normal thread, it used {asked:.1f} %"
     if cell.worker_cpu_percent < 0.7 * asked:
         return Verdict(HOLDS, f"{reason}.")
-    raise CannotTell(f"It asks for less than an equal share, of which nothing has to be taken: {reason}.")
+    raise CannotTell(f"Of less than an equal share nothing has to be taken: {reason}.")
 
 
 def _sleeper_fails_the_test(table: pd.DataFrame) -> Verdict:
