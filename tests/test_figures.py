@@ -342,6 +342,13 @@ def test_a_line_through_a_single_number_of_hogs_is_not_in_the_legend() -> None:
     assert named == [True, False]
 
 
+@pytest.mark.parametrize("share", [1, 50, 60, 61, 76, 99])
+def test_the_words_of_a_hogs_share_stay_in_the_figure(share: float) -> None:
+    table = recorded("policies.hog").summary().assign(second_percent=share, longest_gap_ns=104_000_000)
+    figure = figures.draw(Made("policies.hog", table))
+    assert [wrong for wrong in unreadable(figure) if "leaves" in wrong] == []
+
+
 def test_a_cross_of_a_case_that_costs_no_more_than_its_calls_is_counted() -> None:
     result = made_matrix()
     good = ~result.table["flagged"]

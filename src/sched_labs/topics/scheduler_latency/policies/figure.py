@@ -202,11 +202,13 @@ def draw_hog(result: Drawable, recorded: Drawable | None, predictions: Predictio
         ax.barh(range(len(names)), 100, color=first, height=0.6)
         ax.barh(range(len(names)), table["second_percent"], color=second, height=0.6)
         for y, row in enumerate(each(table)):
+            right = row.second_percent <= 60  # beyond that the words would leave the figure
             ax.annotate(
                 f"{axes.number_text(row.second_percent, 2)} %, longest gap "
                 f"{axes.time_text(row.longest_gap_ns, 2)}",
-                (max(row.second_percent, 0), y), xytext=(6, 0), textcoords="offset points", va="center",
-                fontsize=style.SMALL, zorder=3.5, bbox={"facecolor": first, "edgecolor": "none", "pad": 1},
+                (max(row.second_percent, 0), y), xytext=(6 if right else -6, 0), textcoords="offset points",
+                ha="left" if right else "right", va="center", fontsize=style.SMALL, zorder=3.5,
+                bbox={"facecolor": first, "edgecolor": "none", "pad": 1},
             )  # fmt: skip
         handles: list[Any] = [Patch(color=second, label="what the second of two hogs gets")]
         handles.append(Patch(color=first, label="what the first takes"))
