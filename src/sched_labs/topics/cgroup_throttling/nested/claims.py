@@ -14,7 +14,7 @@ NESTED = "nested.groups"
 
 def _both_counts(row: Any) -> str:
     """What both groups of a row counted, in words."""
-    inside = "the one inside" + (", with no limit of its own," if row.condition == "no_own_limit" else "")
+    inside = f"the one inside, with {'no' if row.condition == 'no_own_limit' else 'a'} limit of its own,"
     own = row.own_throttled_percent
     counted = "no periods at all" if pd.isna(own) else f"{own:.0f} %"
     around = f"the group around was throttled in {row.outer_throttled_percent:.0f} % of its periods"

@@ -95,8 +95,8 @@ def _script_runs_in_parallel(table: pd.DataFrame) -> Verdict:
     found = some(table[table.placement == "unpinned"], "The script was not run without its pin.")
     row = found.iloc[0]
     reason = (
-        f"without the pin and the calls two threads make {row.speedup:.2f} times the steps of one in the "
-        f"same time (interval {row.speedup_lo:.2f} to {row.speedup_hi:.2f})."
+        f"without the pin and the calls two threads with {size(row.buffer_bytes)} make {row.speedup:.2f} "
+        f"times the steps of one in the same time (interval {row.speedup_lo:.2f} to {row.speedup_hi:.2f})."
     )
     return holds_or_fails(row.speedup_lo > 1.5, row.speedup_hi < 1.5, reason, "The interval spans 1.5:")
 

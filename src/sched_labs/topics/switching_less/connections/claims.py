@@ -76,7 +76,7 @@ def _hundred_to_one(table: pd.DataFrame) -> Verdict:
     lowest = loop.sort_values("voluntary_lo_share").iloc[0]
     reason = (
         f"At the least, {least.voluntary_share:.1%} of the loop's switches are voluntary in the median "
-        f"({_at(least)}), without a hog on its CPU."
+        f"({_at(least)})."
     )
     return holds_or_fails(
         (loop.voluntary_lo_share >= 0.99).all(),

@@ -58,8 +58,8 @@ def _nice_harms_nobody(table: pd.DataFrame) -> Verdict:
     row, plain = _row(table, "nice", "mutex"), _row(table, "hog", "mutex")
     least, most = _times(row, plain)
     reason = (
-        f"one wait in ten took {ns(row.p90_ns)} or more for a nice holder, {ns(plain.p90_ns)} for one of "
-        "nice 0."
+        f"one wait in ten took {ns(row.p90_ns)} or more for a nice holder, {ns(plain.p90_ns)} for one as "
+        "nice as the hog."
     )
     return _as_long(least, most, reason)
 
