@@ -66,7 +66,8 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     )
     return Figure(
         drawing,
-        alt=f"Lines on logarithmic axes over the number of connections. {_said(table)}",
+        alt="Lines on logarithmic axes over the number of connections: switches and CPU time of a request, "
+        f"and within what time 99 of 100 are answered. {_said(table)}",
         caption=_caption(table),
         data=table,
         title="Switches, CPU time and delay of a request, by server and connections",
@@ -77,7 +78,7 @@ def _said(table: pd.DataFrame) -> str:
     parts = []
     for (by, rate), rows in table.groupby(["by", "rate_per_s"], sort=False):
         values = "; ".join(
-            f"{int(row.connections):,} connections {axes.number_text(row.switches_per_request, 2)} switches, "
+            f"{int(row.connections):,} connections {axes.number_text(row.switches_per_request, 2)}, "
             f"{axes.time_text(row.cpu_ns_per_request)}, {axes.time_text(row.p99_ns)}"
             for _, row in rows.iterrows()
         )

@@ -72,6 +72,6 @@ def _caption(time: pd.Series[float]) -> str:
         return f"The quickest hop: {NAMES.get(quickest, quickest)}, {axes.time_text(float(time.min()))}."
     own, pipe = float(time["stack"]), float(time["pipe"])
     return (
-        f"A hop to another stack in the same thread takes {axes.time_text(own)}; a hop to another thread "
-        f"through a pipe {axes.time_text(pipe)}, {axes.number_text(pipe / own)} times as long."
+        f"A bare stack switch takes {axes.time_text(own)}; a hop to another thread through a pipe "
+        f"{axes.time_text(pipe)}, {axes.number_text(pipe / own)} times as long."
     )

@@ -30,7 +30,7 @@ PANELS = [
     Panel("Switches of the victim in a second", "switches_per_s", NUMBER, "switches_lo_per_s",
           "switches_hi_per_s", least=0.5),
     Panel("The SMT sibling's CPU was busy for", "sibling_busy_share", SHARE),
-    Panel("The neighbour's CPU was busy for", "neighbour_busy_share", SHARE),
+    Panel("Another core's CPU was busy for", "neighbour_busy_share", SHARE),
 ]  # fmt: skip
 _COLUMNS = (
     *("condition", "lines_per_cpu_s", "loss_share", "loss_lo_share", "loss_hi_share", "floor_share"),
@@ -54,7 +54,7 @@ def frame(result: Drawable) -> pd.DataFrame:
 
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
-    """Draw the loss, the switches and the neighbour's CPU by condition; no panel takes predictions."""
+    """Draw the loss, the switches and other CPUs by condition; no panel takes predictions."""
     table = frame(result)
     panels = [panel for panel in PANELS if table[panel.column].notna().any()]
     return dot_figure(
@@ -82,4 +82,4 @@ def _caption(table: pd.DataFrame) -> str:
         f"{PANELS[0].text(row['loss_share'])} with {NAMES[str(row['condition'])]}"
         for _, row in clear.iterrows()
     ]
-    return f"For each second of CPU time the victim does less than alone, clear of the noise: {listed(said)}."
+    return f"Less work than alone for each second of CPU time, clear of the noise: {listed(said)}."
