@@ -46,14 +46,14 @@ def _eighty(table: pd.DataFrame) -> Verdict:
 
 
 def _resident_is_all(table: pd.DataFrame) -> Verdict:
-    """Statistic: kernel stack against resident memory a thread.  Control: what the machine lost in all.
+    """Statistic: kernel stack against resident memory a thread.  Control: the process before.
     Design: stacks of 8 MiB, untouched.  Opponent: page tables come on top.
     """
     one = _default_stacks(table)
     kernel = one.kernel_stack_bytes_per_thread
     reason = (
         f"With stacks of {size(one.stack_bytes)}, resident {size(one.rss_bytes_per_thread)} a thread, and "
-        f"{size(kernel)} of kernel stack; the machine lost {size(one.lost_bytes_per_thread)}."
+        f"{size(kernel)} of kernel stack."
     )
     if one.kernel_stack_lo_bytes_per_thread > 0.5 * one.rss_hi_bytes_per_thread:
         return Verdict(FAILS, reason)

@@ -91,9 +91,9 @@ def _memory_caption(table: pd.DataFrame) -> str:
     if lost.lo_bytes_per_thread > 0:
         end = f"and the machine lost {size['lost']}"
     return (
-        f"Each of {first.threads.iloc[0]:,} sleeping threads takes {size['vm']} of addresses and "
-        f"{size['rss']} of resident memory; the kernel keeps {size['kernel_stack']} more as its stack, "
-        f"{end}."
+        f"Each of {first.threads.iloc[0]:,} sleeping threads with a stack of "
+        f"{axes.size_text(float(first.stack_bytes.iloc[0]))} takes {size['rss']} of resident memory; the "
+        f"kernel keeps {size['kernel_stack']} more as its stack, {end}."
     )
 
 
@@ -144,7 +144,7 @@ def draw_touch(result: Drawable, recorded: Drawable | None, predictions: Predict
     )
     return Figure(
         drawing,
-        alt=f"Two lines over the touched bytes. {caption}",
+        alt="Two lines over the touched bytes: address space and resident memory.",
         caption=caption,
         data=table,
         title="Address space and resident memory, by touch",
@@ -156,12 +156,12 @@ def frame_creation(result: Drawable) -> pd.DataFrame:
 
     - what: "thread" or "process"
     - ns_each, ns_lo_each, ns_hi_each: to start one and wait for its end, median and 95 % interval
-    - binding_limit, binding_threads: the tightest limit here, and how many threads it allows
 
     Raises ResultError when nothing was measured.
     """
-    wanted = ["what", "ns_each", "ns_lo_each", "ns_hi_each", "binding_limit", "binding_threads"]
-    return columns(result.summary(), wanted, "The summary of creation")
+    return columns(
+        result.summary(), ["what", "ns_each", "ns_lo_each", "ns_hi_each"], "The summary of creation"
+    )
 
 
 @draws(CREATION, short_times=True)
@@ -181,7 +181,6 @@ def draw_creation(result: Drawable, recorded: Drawable | None, predictions: Pred
         recorded=recorded,
         predictions=predictions,
         alt="Dot plot on a logarithmic axis.",
-        caption=f"To start and to end, {said}; the first limit here is {table.binding_limit.iloc[0]}, "
-        f"after about {int(table.binding_threads.iloc[0]):,} more threads.",
+        caption=f"To start one and see it end: {said}.",
         title="Time to start a thread and a process",
     )

@@ -47,10 +47,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     table = table.sort_values("by", key=lambda names: names.map(order), kind="stable", ignore_index=True)
     by = table.set_index("by")
     cpu = by["cpu_ns_per_event"].map(axes.time_text)
-    bursts = by["bursts_per_event"].map(lambda value: axes.number_text(value, 2))
-    said = "; ".join(
-        f"{NAMES.get(str(name), str(name))}: {bursts[name]} and {cpu[name]}" for name in table["by"]
-    )
+    said = "; ".join(f"{NAMES.get(str(name), str(name))} {cpu[name]}" for name in table["by"])
     return dot_figure(
         table,
         PANELS,
@@ -60,6 +57,6 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         pale=frame,
         recorded=recorded,
         predictions=predictions,
-        caption=f"For each event, wake-ups after 0.1 ms without one, and CPU time: {said}.",
+        caption=f"CPU time for each event: {said}.",
         title="Wake-ups, CPU time and lateness of periodic events",
     )
