@@ -48,7 +48,7 @@ def kept_busy(us: float, *sooner_us: float) -> dict[str, Any]:
 
 
 CASES: list[Case] = [
-    ("idle-soonest", HOLDS, [woken("idle", 4), kept_busy(9, -5, -6, -4)], "within 4 µs on the idle CPU"),
+    ("idle-soonest", HOLDS, [woken("idle", 4), kept_busy(9, -5, -6, -4)], "interval −6 µs to −4 µs"),
     ("idle-soonest", FAILS, [woken("idle", 17), kept_busy(9, 8, 7, 9)], "interval 7 µs to 9 µs"),
     ("idle-soonest", UNKNOWN, [woken("idle", 9), kept_busy(8, 1, -1, 3)], "spans zero"),
     ("idle-soonest", UNKNOWN, [woken("spinner", 9)], "did not measure"),

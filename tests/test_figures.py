@@ -396,8 +396,7 @@ def test_histogram_counts_waits_once_that_two_instruments_saw() -> None:
     result.data = pd.concat([own, result.data], ignore_index=True)
     figure = figures.draw(result)
     assert figure.data.equals(once)
-    median = axes.time_text(2 * histogram.quantiles(result)[0.5])
-    assert f"By the threads' own clocks, half of 3,646 took about {median} or less." in figure.caption
+    assert figure.caption == figures.draw(made_histogram()).caption
     assert "counted by BPF" in figure.mpl.axes[0].get_xlabel()
     result.data = own
     assert set(histogram.frame(result)["instrument"]) == {"self_timed"}

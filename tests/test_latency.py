@@ -120,7 +120,8 @@ def test_the_figure_of_the_regimes(regimes: Result) -> None:
     drawn(regimes)
     shares = regimes.plot().data.groupby(["placement", "regime", "mode"])["share_percent"].sum()
     assert np.allclose(shares, 100)
-    assert regimes.plot().alt.count("half within") <= len(shares)  # of what is drawn only
+    alt = regimes.plot().alt
+    assert alt.count("sleep: ") + alt.count("yield: ") <= len(shares)  # of what is drawn only
 
 
 # ---- slices -----------------------------------------------------------------------------------------------

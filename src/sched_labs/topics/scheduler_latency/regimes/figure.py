@@ -200,11 +200,14 @@ def _caption(summary: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame, summary: pd.DataFrame) -> str:
-    parts = ["Histograms of waits on one logarithmic time axis, in panels by regime and placement."]
+    parts = [
+        "Histograms of waits on one logarithmic time axis, in panels by regime and placement; what half and "
+        "99 % of the waits took at most."
+    ]
     drawn = table[["mode", "placement", "regime"]].drop_duplicates()
     for row in each(summary.dropna(subset=["p50_ns"]).merge(drawn)):
         parts.append(
             f"{row.workers} worker{'' if row.workers == 1 else 's'}, {row.regime}, {row.placement}, "
-            f"{row.mode}: half within {axes.time_text(row.p50_ns)}, 99 % within {axes.time_text(row.p99_ns)}."
+            f"{row.mode}: {axes.time_text(row.p50_ns)}, {axes.time_text(row.p99_ns)}."
         )
     return " ".join(parts)

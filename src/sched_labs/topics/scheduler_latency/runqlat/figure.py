@@ -93,15 +93,6 @@ def quantiles(result: Drawable) -> dict[float, float]:
     return {q: quantile_ns(data, q) for q in QUANTILES}
 
 
-def _others(result: Drawable) -> str:
-    """What the other instruments say of the same waits."""
-    return "".join(
-        f" {_INSTRUMENTS.get(name, name).capitalize()}, half of {int(data['waits'].sum()):,} took about "
-        f"{axes.time_text(quantile_ns(data, 0.5))} or less."
-        for name, data in list(_by_instrument(result).items())[1:]
-    )
-
-
 @draws(KIND)
 def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) -> Figure:
     """Draw the waits by length, stacked by cause, with median and tail marked."""
@@ -122,7 +113,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     return Figure(
         drawing,
         alt=_alt(table, marks),
-        caption=_caption(table, marks) + _others(result),
+        caption=_caption(table, marks),
         data=table,
         title="How long threads waited for a CPU",
     )

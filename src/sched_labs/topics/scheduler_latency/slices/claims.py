@@ -54,12 +54,10 @@ def _a_turn_is_a_slice(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This kernel does not tell its slice.")
     reason = (
         f"the kernel's slice is {ns(few.slice_ns)}, a turn among {int(few.hogs)} hogs takes "
-        f"{ns(few.stint_p50_ns)}"
+        f"{ns(few.stint_p50_ns)}."
     )
-    if not math.isnan(few.tick_ns):
-        reason += f", and its tick comes every {ns(few.tick_ns)}"
     limits = 0.8 * few.slice_ns, few.slice_ns / 0.9
-    return within(few.stint_lo_ns, few.stint_hi_ns, *limits, f"{reason}.", ns)
+    return within(few.stint_lo_ns, few.stint_hi_ns, *limits, reason, ns)
 
 
 def _queue_times_slice(table: pd.DataFrame) -> Verdict:
@@ -119,7 +117,7 @@ def _four_wait_4_5_ms(table: pd.DataFrame) -> Verdict:
     one CPU.  Opponent: it was true of CFS on one CPU count.
     """
     cell = _among(table, 4)
-    reason = f"among 4 hogs a stint lasts {ns(cell.stint_p50_ns)} and a wait {ns(cell.gap_p50_ns)}."
+    reason = f"among 4 hogs the median wait is {ns(cell.gap_p50_ns)}."
     return within(cell.gap_lo_ns, cell.gap_hi_ns, 3.6e6, 5.4e6, reason, ns)
 
 

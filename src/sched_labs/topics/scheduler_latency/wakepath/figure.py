@@ -144,12 +144,13 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
+    names = "; ".join(words for words, _ in PARTS.values())
     parts = [
-        "Stacked bars on a time axis, one for each situation: the median of its wake-ups, and the parts of "
-        "those of middling length."
+        "Stacked bars on a time axis: the median of the wake-ups, and of those of middling length the parts "
+        f"({names})."
     ]
     for row in each(table):
-        values = [(words, getattr(row, part)) for part, (words, _) in PARTS.items()]
-        said = "; ".join(f"{words} {axes.time_text(ns)}" for words, ns in values if ns == ns) or WHOLE[0]
+        values = [getattr(row, part) for part in PARTS]
+        said = ", ".join(axes.time_text(ns) for ns in values if ns == ns) or WHOLE[0]
         parts.append(f"{_plain(row.situation)}, {axes.time_text(row.p50_ns)}: {said}.")
     return " ".join(parts)

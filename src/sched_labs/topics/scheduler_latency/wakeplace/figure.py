@@ -32,14 +32,12 @@ def frame(result: Drawable) -> pd.DataFrame:
     - wakes: how many wake-ups
     - p50_ns, p99_ns, max_ns: from the wake-up until half, 99 % and all of them ran
     - on_waker_percent: wake-ups that ran on the CPU of the busy waker
-    - stayed_percent: wake-ups that ran where the worker had gone to sleep
     - others_idle_percent: how much of the time the other CPUs than the waker's were idle
 
     Raises ResultError when nothing was measured.
     """
     wanted = (
-        "condition", "wakes", "p50_ns", "p99_ns", "max_ns", "on_waker_percent", "stayed_percent",
-        "others_idle_percent",
+        "condition", "wakes", "p50_ns", "p99_ns", "max_ns", "on_waker_percent", "others_idle_percent",
     )  # fmt: skip
     return columns(result.summary(), wanted, "The summary of these wake-ups")
 
@@ -116,13 +114,12 @@ def _caption(table: pd.DataFrame) -> str:
 
 def _alt(table: pd.DataFrame) -> str:
     parts = [
-        "Dot plot on a logarithmic time axis: from wake-up to running, a row for each condition; of the "
-        "waker's CPU the median of the trials."
+        "Dot plot on a logarithmic time axis: from wake-up to running, by condition; of the waker's CPU the "
+        "median of the trials."
     ]
     parts += [
         f"{row.condition}: half within {axes.time_text(row.p50_ns)}, 99 % within "
-        f"{axes.time_text(row.p99_ns)}, {axes.number_text(row.on_waker_percent, 2)} % on the waker's CPU, "
-        f"{axes.number_text(row.stayed_percent)} % where they had slept."
+        f"{axes.time_text(row.p99_ns)}, {axes.number_text(row.on_waker_percent, 2)} % on the waker's CPU."
         for row in each(table)
     ]
     return " ".join(parts)
