@@ -70,7 +70,7 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
-    parts = ["Lines on a logarithmic axis of virtual time, one for each kernel and preemption model tried."]
+    parts = ["Lines on a logarithmic axis of virtual time, by kernel and preemption model."]
     parts += [
         f"{row.kernel}, {row.preemption}: half within {axes.time_text(row.late_p50_virtual_ns)}, all within "
         f"{axes.time_text(row.late_max_virtual_ns)}."

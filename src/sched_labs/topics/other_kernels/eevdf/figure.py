@@ -155,11 +155,11 @@ def _row(off: str) -> str:
 
 def _caption(means: pd.DataFrame) -> str:
     as_it_is = means[means.off == NOTHING]
-    said = listed([f"{row.waited_percent:.0f} % of a turn ({row.head})" for row in each(as_it_is)])
+    said = listed([f"{row.waited_percent:.0f} % ({row.head})" for row in each(as_it_is)])
     which = "In the first row, averaged" if len(as_it_is) < len(means) else "Averaged"
     return (
-        f"{which} over all moments of the turn, the thread that wakes waits {said}. "
-        "The dots are medians over trials, which single wake-ups do not move; these averages they may."
+        f"{which} over all moments of the turn, the thread that wakes waits {said} of a turn. "
+        "The dots are medians over trials; a single wake-up may move these averages."
     )
 
 
