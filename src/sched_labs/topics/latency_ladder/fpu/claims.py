@@ -19,7 +19,7 @@ def _widest(table: pd.DataFrame) -> pd.Series:
 
 def _said(row: pd.Series) -> str:
     return (
-        f"{row.registers} filled, the widest here: {ns(row.extra_ns)} a switch more (interval "
+        f"judged by the widest alone, {row.registers}: {ns(row.extra_ns)} a switch more (interval "
         f"{ns(row.extra_lo_ns)} to {ns(row.extra_hi_ns)}), noise floor {ns(row.floor_ns)}."
     )
 

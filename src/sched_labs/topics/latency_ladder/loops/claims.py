@@ -103,8 +103,7 @@ def _sigoure(table: pd.DataFrame) -> Verdict:
         raise CannotTell("The kernel counted hardly any switches in this loop.")
     text = (
         f"on {_cpus(row)}, {ns(row.counted_ns)} for each switch that was counted (interval "
-        f"{between(row, 'counted', 'ns')}), {ns(row.published_ns)} by the collection's "
-        "division by four."
+        f"{between(row, 'counted', 'ns')})."
     )
     return within(row.counted_lo_ns, row.counted_hi_ns, 3000, 4300, text)
 

@@ -78,9 +78,8 @@ def _nobody_notices(table: pd.DataFrame) -> Verdict:
         )
     reason = (
         f"a thread of the process was stopped during {row.stopped_share:.1%} of the calls, one of another "
-        f"during {other.stopped_share:.1%}"
+        f"during {other.stopped_share:.1%}."
     )
-    reason += f"; a stop took {ns(row.lost_ns)}." if row.stopped_lo_share > HALF else "."
     return holds_or_fails(
         row.stopped_hi_share < SELDOM,
         row.stopped_lo_share > max(SELDOM, other.stopped_hi_share),
