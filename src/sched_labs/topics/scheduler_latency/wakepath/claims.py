@@ -41,8 +41,8 @@ def _idle_is_soonest(table: pd.DataFrame) -> Verdict:
     _row(table, "idle")  # which has to be idle, too
     busy = _row(table, "spinner")
     reason = (
-        "trial by trial the wake-up on the idle CPU less that on the one busy with a thread that gives way is "
-        f"{ns(busy.sooner_ns)} in the median, interval {between(busy, 'sooner', 'ns')}."
+        "trial by trial the wake-up on the idle CPU less that on the one busy with a thread that gives way "
+        f"is {ns(busy.sooner_ns)} in the median, interval {between(busy, 'sooner', 'ns')}."
     )
     return holds_or_fails(busy.sooner_hi_ns < 0, busy.sooner_lo_ns > 0, reason, "The interval spans zero:")
 
