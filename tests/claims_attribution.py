@@ -226,9 +226,9 @@ CASES: list[Case] = [
     ("000-108", FAILS, observers(runqlat=(250, 300, 350), perf=(100, 150, 200)), "150 ns"),
     ("000-108", UNKNOWN, observers(runqlat=(250, 300, 350), perf=(100, 400, 900)), "overlap"),
     ("000-108", UNKNOWN, observers(runqlat=(250, 300, 350)), "no perf"),
-    ("002-020", FAILS, rows("alone", {"idle": 0.6, "interrupt": 0.3}), "60.0% of it while the CPU was idle"),
+    ("002-020", FAILS, rows("alone", {"idle": 0.6, "interrupt": 0.3}), "idle during 60.0% of the program's"),
     ("002-020", FAILS, rows("alone", {"idle": 0.5054, "interrupt": 0.2994}), "which leaves 19.6% to others"),
-    ("002-020", HOLDS, rows("alone", {"other_task": 0.9, "idle": 0.1}), "10.0% of it"),
+    ("002-020", HOLDS, rows("alone", {"other_task": 0.9, "idle": 0.1}), "idle during 10.0% of"),
     ("002-020", UNKNOWN, rows("alone", {"idle": 0.3, "interrupt": 0.2}), "spans 50:"),
     # A used-up quota is no thread that has the CPU.
     ("002-020", UNKNOWN, rows("alone", {"throttled": 0.7, "idle": 0.1}), "leaves out a used-up quota"),

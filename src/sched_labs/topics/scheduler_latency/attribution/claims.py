@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
-from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
+from sched_labs.claims.base import CannotTell, Claim, Verdict
 from sched_labs.claims.helpers import above
 from sched_labs.core.words import number_text
 
@@ -42,10 +42,9 @@ def _threads_in_the_way(table: pd.DataFrame) -> Verdict:
         1 - max(0.0, other["share_lo"].to_numpy(float).sum()),
     )
     reason = (
-        f"alone, the program waited {ns(rows['wait_mean_ns'].iloc[0])} on average, "
-        f"{shares[0]:.1f}% of it while the CPU was idle and {shares[1]:.1f}% during interrupts, which "
-        f"leaves {max(0.0, 100 - sum(shares)):.1f}% to others ({low:.0%} to {high:.0%} "
-        "by the ends of the intervals"
+        f"alone, the CPU was idle during {shares[0]:.1f}% of the program's waiting time and in "
+        f"interrupts for {shares[1]:.1f}%, which leaves {max(0.0, 100 - sum(shares)):.1f}% to others "
+        f"({low:.0%} to {high:.0%} by the ends of the intervals"
         + (
             "; the lower leaves out a used-up quota and what is not known)."
             if doubtful["share"].sum() > 0.0005

@@ -203,11 +203,11 @@ def _caption(table: pd.DataFrame, summary: pd.DataFrame) -> str:
             return "How long the program waited is known, and not what had the CPU meanwhile."
         rows = summary[summary["condition"] == condition].set_index("occupied_by")
         others = rows.drop(index=name)
-        most = f"{_percent(shares.iloc[0])} went to {_OF[name]}"
+        most = f"{where} {_percent(shares.iloc[0])} went to {_OF[name]}"
         if rows.loc[name, "share_lo"] <= others["share_hi"].max():
             most += f" (the trials do not tell that from {_OF[others['share_hi'].idxmax()]})"
-        parts.append(f"{where}, {most}")
-    return f"What a program's waiting time went to depends on its company: {listed(parts)}."
+        parts.append(most)
+    return f"Of a program's waiting time, {listed(parts)}."
 
 
 _OF = {
@@ -230,11 +230,5 @@ def _alt(table: pd.DataFrame, summary: pd.DataFrame) -> str:
     for condition in table["condition"].unique():
         shares = _shares(summary, condition)
         told = [f"{WORDS[str(name)]} {_percent(share)}" for name, share in shares.items() if share >= 0.1]
-        rows = table[table["condition"] == condition]
-        top = rows.groupby(["low_ns", "high_ns"], as_index=False)["share_percent"].sum()
-        peak = top.loc[top["share_percent"].idxmax()]
-        parts.append(
-            f"{TITLES.get(condition, condition).capitalize()}: {', '.join(told)}; the tallest bar is at "
-            f"waits of {axes.range_text(peak['low_ns'], peak['high_ns'])}."
-        )
+        parts.append(f"{_title(summary, condition).capitalize()}: {', '.join(told)}.")
     return " ".join(parts)

@@ -175,14 +175,16 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
-    told = "; ".join(
-        f"{_words(row.neighbour)}, nice {row.nice}, {_SAID[row.by]} "
-        f"{_ms(row.ms_per_s)}"
-        + (
-            f" (interval {_ms(row.ms_per_s_lo)} to {_ms(row.ms_per_s_hi)})"
-            if np.isfinite(row.ms_per_s_hi)
-            else ""
+    parts = ["Horizontal bars: what was taken from the program in each second, by neighbour."]
+    for (neighbour, nice), rows in table.groupby(["neighbour", "nice"], sort=False):
+        told = ", ".join(
+            f"{_SAID[row.by]} {_ms(row.ms_per_s)}"
+            + (
+                f" (interval {_ms(row.ms_per_s_lo)} to {_ms(row.ms_per_s_hi)})"
+                if np.isfinite(row.ms_per_s_hi)
+                else ""
+            )
+            for row in each(rows)
         )
-        for row in each(table)
-    )
-    return f"Horizontal bars: what was taken from the program in each second, by neighbour. {told}."
+        parts.append(f"{_words(str(neighbour))}, nice {nice}: {told}.")
+    return " ".join(parts)

@@ -117,8 +117,7 @@ def _caption(table: pd.DataFrame, free: float) -> str:
 def _alt(table: pd.DataFrame) -> str:
     told = "; ".join(
         f"{name_of(row.observer)} {axes.time_text(row.added_ns)} (interval "
-        f"{axes.time_text(row.added_lo_ns)} to {axes.time_text(row.added_hi_ns)}), "
-        f"{axes.number_text(row.ratio)} times as long in all"
+        f"{axes.time_text(row.added_lo_ns)} to {axes.time_text(row.added_hi_ns)})"
         for row in each(table)
     )
     return f"Horizontal bars: what each observer adds to a switch. {told}."

@@ -133,9 +133,11 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
-    told = "; ".join(
-        f"{name_of(row.observer)} at {axes.count_text(row.switches_per_s)} switches a second "
-        f"{_percent(row.slower_percent)}{_unseen(row)}"
-        for row in each(table)
-    )
-    return f"Line plot: by how much observers slow two threads down, against their rate of switches. {told}."
+    parts = ["Line plot: by how much observers slow two threads down, against their switches a second."]
+    for name in [name for name in _LOOKS if (table["observer"] == name).any()]:
+        told = ", ".join(
+            f"{_percent(row.slower_percent)} at {axes.count_text(row.switches_per_s)}{_unseen(row)}"
+            for row in each(table[table["observer"] == name])
+        )
+        parts.append(f"{name_of(name)}: {told}.")
+    return " ".join(parts)

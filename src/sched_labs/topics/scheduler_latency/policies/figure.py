@@ -161,14 +161,14 @@ def _sweep_caption(table: pd.DataFrame) -> str:
 
 
 def _sweep_alt(table: pd.DataFrame) -> str:
-    parts = ["Dot plot on a logarithmic time axis: how late a periodic worker runs, a row for each policy."]
+    parts = [
+        "Dot plot on a logarithmic time axis: how late half, 99 % and all of a worker's wake-ups are at most."
+    ]
     for row in each(table):
         # What had not run counts as late as it was then: any quantile may be longer.
-        least = " or more" if row.not_run else ""
-        parts.append(
-            f"{row.policy}, {row.load}: half within {axes.time_text(row.p50_ns)}{least}, 99 % within "
-            f"{axes.time_text(row.p99_ns)}{least}, all within {axes.time_text(row.max_ns)}{least}."
-        )
+        least = " (or more)" if row.not_run else ""
+        times = ", ".join(axes.time_text(ns) for ns in (row.p50_ns, row.p99_ns, row.max_ns))
+        parts.append(f"{row.policy}, {row.load}: {times}{least}.")
     return " ".join(parts)
 
 
@@ -245,7 +245,7 @@ def _hog_caption(table: pd.DataFrame) -> str:
 
 
 def _hog_alt(table: pd.DataFrame) -> str:
-    parts = ["Bars: what the second of two hogs on one CPU gets, a bar for each pair of policies."]
+    parts = ["Bars: what the second of two hogs on one CPU gets, by pair of policies."]
     parts += [f"{row.pair}: {axes.number_text(row.second_percent, 2)} %." for row in each(table)]
     return " ".join(parts)
 

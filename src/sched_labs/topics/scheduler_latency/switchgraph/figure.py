@@ -166,9 +166,11 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
-    told = "; ".join(
-        f"{row.prev} to {row.next}, {_WHY[row.state]}: {row.switches:,} "
-        f"time{'' if row.switches == 1 else 's'}"
-        for row in each(table)
-    )
-    return f"A graph with threads as nodes and switches as arrows. {told}."
+    parts = ["A graph with threads as nodes and switches as arrows."]
+    for state, rows in table.groupby("state", sort=False):
+        told = ", ".join(
+            f"{row.prev} to {row.next}: {row.switches:,} time{'' if row.switches == 1 else 's'}"
+            for row in each(rows)
+        )
+        parts.append(f"{_WHY[str(state)].capitalize()}, {told}.")
+    return " ".join(parts)

@@ -120,11 +120,14 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
-    parts = ["Horizontal bars: what the second of two hogs on one CPU had of what the two had together."]
+    parts = [
+        "Horizontal bars: what the second of two hogs on one CPU had of what the two had; in brackets what "
+        "its nice value alone would say."
+    ]
     for row in each(table):
         words = WORDS.get(str(row.arrangement), str(row.arrangement)).replace("\n", " ")
         parts.append(
-            f"{words}: {axes.number_text(row.second_percent, 2)} %, by its nice value alone "
-            f"{axes.number_text(row.by_nice_percent, 2)} %."
+            f"{words}: {axes.number_text(row.second_percent, 2)} % "
+            f"({axes.number_text(row.by_nice_percent, 2)} %)."
         )
     return " ".join(parts)
