@@ -8,7 +8,6 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import between, count, holds_or_fails, one_row
-from sched_labs.core.words import number_text
 
 from .experiment import NAMES
 
@@ -68,9 +67,8 @@ def _one_switch_an_item(table: pd.DataFrame) -> Verdict:
     Design: sixteen producers behind a lock in order of arrival.  Opponent: a barging lock makes none.
     """
     fifo = _row(table, "fifo")
-    ends = between(fifo, "switches", "per_item", number_text)
     reason = (
-        f"Switches for each item: {number_text(fifo.switches_per_item)} ({_WORDS['fifo']}), interval {ends}; "
+        f"Switches for each item: {_switches_of(fifo)}, interval {_interval(fifo)}; "
         "judged as one within a factor of two."
     )
     if fifo.switches_lo_per_item >= 0.5 and fifo.switches_hi_per_item <= 2:
