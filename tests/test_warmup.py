@@ -108,7 +108,11 @@ def test_the_grid_says_what_it_shows() -> None:
         "Warming up after one switch costs 60 µs with 1 MiB and a partner of 1 MiB; that of no other field "
         "stands clear of the noise."
     )
-    assert "4 KiB no warm-up seen" in grid.alt
+    assert "4 KiB to 1 MiB" in grid.alt
+    assert grid.alt.endswith("Partner of 4 KiB: 1 MiB 500 ns. Partner of 1 MiB: 4 KiB 900 ns, 1 MiB 60 µs.")
+    assert (
+        "Partner of 4 KiB: none seen." in warmup_figure.grid(Made("warmup.sweep", pd.DataFrame(), {}, {})).alt
+    )
 
 
 @pytest.mark.parametrize("between", warmup.BETWEEN)

@@ -103,7 +103,7 @@ def test_the_figure_counts_in_words(live: Result) -> None:
         "Two threads that yield on one CPU make 1.00 switches per call, 0% of them counted as voluntary; "
         "with nobody else on its CPU, a thread makes 0.00."
     )
-    assert "On the same CPU: OTHER one yields 0.00, OTHER two yield 1.00" in figure.alt
+    assert "On the same CPU: one yields, OTHER 0.00; two yield, OTHER 1.00" in figure.alt
     placed = rows(involuntary=0)
     for row in placed:
         row |= {"placement": "unpinned", "involuntary_switches": 1000 * (row["trial"] == 1)}

@@ -88,7 +88,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         top.set_title("as many walks, but bunched")
         bottom.set_title("evenly spaced, closer or wider")
         top.set_xlabel("hand-overs in one burst")
-        bottom.set_xlabel("time the thread runs between two hand-overs")
+        bottom.set_xlabel("the thread's own work between two hand-overs")
         drawing.supylabel("warm-up for each switch", fontsize=style.TEXT)
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
     return Figure(

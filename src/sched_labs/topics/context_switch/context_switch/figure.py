@@ -21,7 +21,6 @@ from sched_labs.draw.base import (
     draws,
     each,
     interval_in_legend,
-    listed,
     times_ns,
 )
 
@@ -298,17 +297,20 @@ def _alt(table: pd.DataFrame) -> str:
     parts = ["Dot plot on a logarithmic time axis: net cost of one switch with its interval."]
     for place, rows in table.groupby("placement", sort=False):
         said = []
-        for row in each(rows):
-            name = f"{_NAMES.get(str(row.mechanism), row.mechanism)} between {row.between}"
-            if row.flagged or not row.net_per_switch_ns > 0:
-                said.append(f"{name} not judged ({_trouble(row)})")
-            else:
-                said.append(f"{name} {axes.time_text(row.net_per_switch_ns)}")
-        parts.append(f"{_capital(PLACES.get(str(place), str(place)))}: {listed(said)}.")
+        for mechanism, cases in rows.groupby("mechanism", sort=False):
+            costs = ", ".join(f"{row.between} {_cost(row)}" for row in each(cases))
+            said.append(f"{_NAMES.get(str(mechanism), mechanism)}, {costs}")
+        parts.append(f"{_capital(PLACES.get(str(place), str(place)))}: {'; '.join(said)}.")
     alone = judged(table)["calls_per_switch_ns"]
     if len(alone):
         parts.append(f"The system calls alone take {axes.range_text(alone.min(), alone.max())} per switch.")
     return " ".join(parts)
+
+
+def _cost(row: Any) -> str:
+    if row.flagged or not row.net_per_switch_ns > 0:
+        return f"not judged ({_trouble(row)})"
+    return axes.time_text(row.net_per_switch_ns)
 
 
 def _capital(text: str) -> str:

@@ -410,7 +410,7 @@ def grid(result: Drawable) -> Figure:
             spine.set_visible(False)
         ax.set_xlabel("working set of the thread")
         ax.set_ylabel("touched in between")
-        ax.set_title("µs more for a walk (·: no warm-up seen)")
+        ax.set_title("µs more for a walk at random (·: no warm-up seen)")
     return Figure(
         drawing,
         KIND,
@@ -442,12 +442,15 @@ def _grid_caption(table: pd.DataFrame) -> str:
 
 
 def _grid_alt(table: pd.DataFrame) -> str:
-    parts = ["Grid of the warm-up after a switch, by working set and by what the partner touched."]
+    sizes = table["working_set_bytes"]
+    parts = [
+        f"Grid of the warm-up after a switch, where one is seen, by working set, from "
+        f"{axes.size_text(sizes.min())} to {axes.size_text(sizes.max())}, and by what the partner touched."
+    ]
     for partner, rows in table.groupby("partner_bytes", sort=True):
         said = ", ".join(
-            f"{axes.size_text(row.working_set_bytes)} "
-            f"{axes.time_text(row.extra_ns) if row.seen and row.extra_ns > 0 else 'no warm-up seen'}"
-            for row in each(rows)
+            f"{axes.size_text(row.working_set_bytes)} {axes.time_text(row.extra_ns)}"
+            for row in each(rows[rows["seen"].astype(bool) & (rows["extra_ns"] > 0)])
         )
-        parts.append(f"Partner of {axes.size_text(float(str(partner)))}: {said}.")
+        parts.append(f"Partner of {axes.size_text(float(str(partner)))}: {said or 'none seen'}.")
     return " ".join(parts)

@@ -168,11 +168,10 @@ def _amount(rows: pd.DataFrame) -> str:
 def _alt(table: pd.DataFrame) -> str:
     parts = ["Bar chart of switches per call of sched_yield."]
     for place, rows in table.groupby("placement", sort=False):
-        said = ", ".join(
-            f"{row.policy.upper()} {_CONDITIONS.get(str(row.condition), row.condition)} "
-            f"{row.switches_per_yield:.2f}"
-            for row in each(rows)
-        )
+        said = []
+        for condition, cases in rows.groupby("condition", sort=False):
+            counts = ", ".join(f"{row.policy.upper()} {row.switches_per_yield:.2f}" for row in each(cases))
+            said.append(f"{_CONDITIONS.get(str(condition), condition)}, {counts}")
         where = PLACES.get(str(place), str(place))
-        parts.append(f"{where[:1].upper()}{where[1:]}: {said}.")
+        parts.append(f"{where[:1].upper()}{where[1:]}: {'; '.join(said)}.")
     return " ".join(parts)
