@@ -114,12 +114,12 @@ def _caption(table: pd.DataFrame) -> str:
 
 def _alt(table: pd.DataFrame) -> str:
     parts = [
-        "Dot plot on a logarithmic time axis: from wake-up to running, by condition; of the waker's CPU the "
-        "median of the trials."
+        "Dot plot on a logarithmic time axis, by condition: from wake-up to running, what half and 99 % took "
+        "at most; and how many ran on the waker's CPU, the median of the trials."
     ]
     parts += [
-        f"{row.condition}: half within {axes.time_text(row.p50_ns)}, 99 % within "
-        f"{axes.time_text(row.p99_ns)}, {axes.number_text(row.on_waker_percent, 2)} % on the waker's CPU."
+        f"{row.condition}: {axes.time_text(row.p50_ns)}, {axes.time_text(row.p99_ns)}; "
+        f"{axes.number_text(row.on_waker_percent, 2)} %."
         for row in each(table)
     ]
     return " ".join(parts)
