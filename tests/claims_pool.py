@@ -59,7 +59,7 @@ def beside(move: float) -> Row:
 
 CASES: list[Case] = [
     ("000-074", HOLDS, ratios(0.5, 2), "thread's data, beside nobody: 0.50 (0.49 to 0.51)"),
-    ("000-074", FAILS, ratios(0.5, 2, long=10), "thread's data, beside long pieces: 10"),
+    ("000-074", FAILS, ratios(0.5, 2, long=10), "trials: thread's data, beside long pieces: 10"),
     ("000-074", FAILS, ratios(1, 0.5), "request's data, beside nobody: 0.5"),
     ("000-074", UNKNOWN, ratios(0.5, 1), "Not every difference is surely a factor of 1.25: p99"),
     ("000-074", UNKNOWN, ratios(1.2, 0.9), "surely a factor of 1.25"),
@@ -95,6 +95,6 @@ CASES: list[Case] = [
     ("000-072", UNKNOWN, [case()], "did not measure"),
     ("000-077", HOLDS, [case(), case(intruder="short", p99=5e6)], "p99 200 µs without and 5 ms with them"),
     ("000-077", FAILS, [case(), case(intruder="short", p99=300e3)], "From 0.8 ms to 4.2 ms are 3.4"),
-    ("000-077", UNKNOWN, [case(), case(intruder="short", p99=3.6e6)], "span 3.4 ms, by 3.32 ms to 3.48"),
+    ("000-077", UNKNOWN, [case(), case(intruder="short", p99=3.6e6)], "allow 3.32 ms to 3.48 ms more"),
     ("000-077", UNKNOWN, [case(), case(intruder="short", stall=1e6)], "took 1 ms"),
 ]  # fmt: skip

@@ -126,6 +126,7 @@ def test_every_distance_has_a_panel_and_what_is_noise_is_faint() -> None:
     assert "recorded" in figure.alt
     assert "your prediction" in figure.alt
     assert "same CPU" not in figure.alt  # it has no panel
+    assert "reads, the data: 16 KiB" in figure.alt  # the calls of the first touch are drawn, alone
 
 
 def test_the_legend_of_moves_names_what_is_faint_only_where_a_mark_is() -> None:
@@ -320,7 +321,6 @@ def test_the_text_for_a_figure_of_residents_has_the_numbers_of_its_caption() -> 
     figure = figures.draw(constructed("reserved.residents", seen))
     assert "had 268 interrupts" in figure.caption and "interrupts 268" in figure.alt
     assert "taken off it: 12.5" in figure.caption and "whoever 12.5" in figure.alt
-    assert "bound to it 1 ran in half of the trials or more" in figure.caption
 
 
 # ---- the map ----

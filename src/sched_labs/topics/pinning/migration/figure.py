@@ -208,6 +208,7 @@ def _caption(table: pd.DataFrame) -> str:
 
 def _alt(table: pd.DataFrame) -> str:
     parts = ["Line plots with logarithmic axes: what one move costs against the working set, by distance."]
+    first = table["touch"].iloc[0]  # of the others only the walks are drawn
     for (far, touch), rows in table.groupby(["distance", "touch"], sort=False):
         rows = rows.sort_values("working_set_bytes")
         call, warmup = (
@@ -219,6 +220,8 @@ def _alt(table: pd.DataFrame) -> str:
         )
         sizes = map(axes.size_text, rows["working_set_bytes"])
         told = zip(sizes, call, warmup, strict=True)
-        said = ", ".join(f"{size} {move} and {walk}" for size, move, walk in told)
-        parts.append(f"To {WORDS.get(str(far), str(far))}, {touch}, the move and its data: {said}.")
+        moved = touch == first
+        said = ", ".join(f"{size} {f'{move} and ' * moved}{walk}" for size, move, walk in told)
+        what = "the move and its data" if moved else "the data"
+        parts.append(f"To {WORDS.get(str(far), str(far))}, {touch}, {what}: {said}.")
     return " ".join(parts)

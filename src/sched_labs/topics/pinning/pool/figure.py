@@ -77,8 +77,7 @@ def _caption(table: pd.DataFrame) -> str:
         )
         return f"{pinned} pinned and {free} free"
 
-    words = {"none": "with nobody else there", "short": "with a CPU taken in short pieces",
-             "long": "with as much of it taken in long ones"}  # fmt: skip
+    words = {"none": "with nobody else there", "long": "with a CPU taken in long pieces"}
     there = [name for name in words if {f"{name}_pinned", f"{name}_free"} <= set(cases.index)]
     if not there:
         return "Only one placement was measured."

@@ -26,15 +26,6 @@ from sched_labs.run.base import Instrument, Run, experiment
 from sched_labs.steer import placement
 
 CONDITIONS = ("pinned", "cpuset", "partition")
-KINDS = {
-    "timer": "timer interrupts",
-    "call": "calls from other CPUs",
-    "device": "interrupts by devices",
-    "other": "other interrupts",
-    "softirq": "pieces of deferred work",
-    "kernel_thread": "switches of the kernel's threads",
-    "anybody": "times at which the thread was taken off",
-}
 _PF_KTHREAD = 0x00200000  # in the flags of /proc/<pid>/stat
 _CALLS = ("RES", "CAL", "TLB", "IPI")  # what CPUs ask of each other, by its label in /proc/interrupts
 _ITSELF = "IRQ work"  # what a CPU asks of itself (arch_irq_work_raise()), with such a label on some

@@ -136,18 +136,11 @@ def _caption(table: pd.DataFrame) -> str:
     rows = table[table["condition"] == table["condition"].iloc[0]]
     interrupts = rows.loc[rows["kind"].isin(["timer", "call", "device", "other"]), "per_s"]
     had = f"had {axes.number_text(interrupts.sum())} interrupts in a second"
-    threads = rows[rows["kind"] == "kernel_thread"]
-    awake = int((threads["per_s"] > 0).sum())
     taken = rows.loc[rows["kind"] == "anybody", "per_s"].sum()
     how = "pinned" if rows["condition"].iloc[0] == "pinned" else "in a cpuset"
-    ran = (
-        f"of {len(threads)} kinds of kernel threads that are bound to it {awake} ran in half of the trials "
-        "or more; "
-    )
     return (
         f"With its thread {how} this CPU {had if len(interrupts) else 'does not tell its interrupts here'}; "
-        f"{ran if len(threads) else ''}times in a second at which the thread was taken off it: "
-        f"{axes.number_text(taken)}."
+        f"times in a second at which the thread was taken off it: {axes.number_text(taken)}."
     )
 
 

@@ -143,8 +143,5 @@ def _alt(table: pd.DataFrame) -> str:
     parts = ["Dot plot: how fast a worker is beside another one, compared with itself alone."]
     for row in each(table):
         beside = _ROWS[row.pair, row.work].replace("\n", " ")
-        parts.append(
-            f"{beside} {_LOOKS[row.placement][2]}: {_percent(row.speed_share)}, "
-            f"{axes.number_text(row.switches_per_s, 2)} switches a second."
-        )
+        parts.append(f"{beside} {_LOOKS[row.placement][2]}: {_percent(row.speed_share)}.")
     return " ".join(parts)
