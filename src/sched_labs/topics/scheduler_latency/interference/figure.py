@@ -167,11 +167,11 @@ def _caption(table: pd.DataFrame) -> str:
     start = f"Of each second, with nice {nice}" if table["nice"].nunique() > 1 else "Of each second"
     table = table[table["nice"] == nice]
     parts = [
-        f"beside {_words(name)} interruptions took {_ms(_cell(table, name, 'interrupts'))} "
-        f"and kernel threads {_ms(_cell(table, name, 'kernel_threads'))}"
+        f"{_ms(_cell(table, name, 'interrupts'))} and {_ms(_cell(table, name, 'kernel_threads'))} beside "
+        f"{_words(name)}"
         for name in table["neighbour"].unique()
     ]
-    return f"{start}, {'; '.join(parts)}."
+    return f"{start}, interruptions and kernel threads took {', '.join(parts)}."
 
 
 def _alt(table: pd.DataFrame) -> str:
