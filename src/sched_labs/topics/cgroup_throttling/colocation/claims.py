@@ -120,7 +120,7 @@ def _own_cpu_is_enough(table: pd.DataFrame) -> Verdict:
     limited, free = _row(table, "apart, quota"), _row(table, "apart")
     reason = (
         f"{count(limited.service_throttled_percent)} % of its periods were throttled; p99 was "
-        f"{_p99(limited)} and {_p99(free)}."
+        f"{ns(limited.p99_ns)}, and {ns(free.p99_ns)} without the quota."
     )
     if limited.service_throttled_percent != 0:
         raise CannotTell(f"It may have needed all of its CPU for a whole period: {reason}")

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from sched_labs.claims.base import FAILS, CannotTell, Claim, Verdict
+from sched_labs.topics.cgroup_throttling import OTHERS
 
 BELIEF = "a common belief"
 NESTED = "nested.groups"
@@ -54,7 +55,7 @@ def _its_own_limit(table: pd.DataFrame) -> Verdict:
         f"{sibling.cpu_hi_percent:.0f}) beside its sibling."
     )
     if not alone.cpu_percent >= 0.9 * limit:
-        raise CannotTell(f"Others may have had the CPU: {reason}")
+        raise CannotTell(f"{OTHERS} {reason}")
     if sibling.cpu_hi_percent < 0.9 * limit:
         if sibling.outer_throttled_percent < 50:
             raise CannotTell(f"The group around was held back in less than half of its periods: {reason}")

@@ -10,11 +10,11 @@ import pandas as pd
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, yes
 from sched_labs.claims.base import LATENCY_COURSE as COURSE
 from sched_labs.claims.helpers import between, holds_or_fails, some, within
+from sched_labs.topics.cgroup_throttling import OTHERS
 
 HOG = "quota.hog"
 THREADS = "quota.threads"
 LATENCY = "service.latency"
-OTHERS = "Other programs may have had the other CPUs:"
 
 
 def _limited(table: pd.DataFrame) -> pd.DataFrame:
@@ -71,9 +71,8 @@ def _half_a_cpu(table: pd.DataFrame) -> Verdict:
         raise CannotTell(f"Only {row.throttled_percent:.0f} % of the periods were throttled.")
     low, high = (100 * (1 - row[end] / row.period_ns) for end in ("stall_hi_ns", "stall_lo_ns"))
     reason = (
-        f"under 50,000 µs in 100,000 µs a busy thread stood still for {ns(row.stall_ns)} at a time, which "
-        f"leaves {100 * (1 - row.stall_ns / row.period_ns):.1f} % of a period (interval {low:.1f} to "
-        f"{high:.1f})."
+        f"under 50,000 µs in 100,000 µs a busy thread's stall leaves "
+        f"{100 * (1 - row.stall_ns / row.period_ns):.1f} % of a period (interval {low:.1f} to {high:.1f})."
     )
     return within(low, high, 45, 55, reason)
 
@@ -102,9 +101,7 @@ def _held_back(row: Any) -> None:
     if not math.isfinite(row.ran_ns) or row.throttled_periods == 0:
         raise CannotTell("The threads were not held back in this run.")
     if row.throttled_percent < 50:
-        raise CannotTell(
-            f"Only {row.throttled_percent:.0f} % of the periods were throttled: others may have had the CPUs."
-        )
+        raise CannotTell(f"{OTHERS} only {row.throttled_percent:.0f} % of the periods were throttled.")
 
 
 def _as_pinned(table: pd.DataFrame) -> Verdict:

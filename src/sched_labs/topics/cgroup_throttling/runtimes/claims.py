@@ -8,6 +8,7 @@ import pandas as pd
 
 from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import between, holds_or_fails, one_row, ratio, tail_ratio
+from sched_labs.topics.cgroup_throttling import OTHERS
 
 RARE = 5  # percent of the periods: fewer are throttled now and then by chance
 SLOWER = 1.25  # times, of p99: more than one period more or less in a short run
@@ -33,8 +34,8 @@ def _work(row: pd.Series) -> str:
 def _limited(host: pd.Series) -> None:
     if host.throttled_percent < RARE:
         raise CannotTell(
-            f"Even with {host.threads} threads {host.throttled_percent:.0f} % of the periods were throttled: "
-            "others may have left it less than its quota."
+            f"{OTHERS} even with {host.threads} threads {host.throttled_percent:.0f} % of the periods were "
+            "throttled."
         )
 
 
@@ -55,7 +56,7 @@ def _never_throttled(table: pd.DataFrame) -> Verdict:
     )
     if least > RARE:
         return Verdict(FAILS, reason)
-    unclear = "Others may have left it less than its quota:" if most < RARE else "The starts differ too much:"
+    unclear = OTHERS if most < RARE else "The starts differ too much:"
     raise CannotTell(f"{unclear} {reason}")
 
 
@@ -87,8 +88,7 @@ def _less_work(table: pd.DataFrame) -> Verdict:
     if least > 0.95 and most < 1:
         raise CannotTell(f"Less, but by less than a twentieth: {reason}")
     if least > 0.95:
-        lost = f"others may have had CPU time that GOMAXPROCS={fitting.threads} needed"
-        raise CannotTell(f"Not a twentieth less, but {lost}: {reason}")
+        raise CannotTell(f"Not a twentieth less. {OTHERS} {reason}")
     if most < 0.95:
         return Verdict(HOLDS, reason)
     raise CannotTell(f"The intervals allow either, a twentieth or less: {reason}")

@@ -91,15 +91,15 @@ def _no_bursts(table: pd.DataFrame) -> Verdict:
         raise CannotTell(
             f"Only {quota.throttled_percent:.0f} % of the periods were throttled without a burst."
         )
-    reason = (
-        f"p99 {_p99(quota)} without a burst, {_p99(burst)} with one; throttled periods "
-        f"{quota.throttled_percent:.0f} % and {burst.throttled_percent:.0f} %."
-    )
+    reason = f"p99 {_p99(quota)} without a burst, {_p99(burst)} with one."
     if tail_ratio(burst, quota)[1] < 1:
         return Verdict(FAILS, reason)
     less_often = burst.throttled_percent < quota.throttled_percent
     unclear = "Not faster for sure" if less_often else "There may have been no quota to save"
-    raise CannotTell(f"{unclear}: {reason}")
+    raise CannotTell(
+        f"{unclear}: {reason} Throttled periods: {quota.throttled_percent:.0f} % and "
+        f"{burst.throttled_percent:.0f} %."
+    )
 
 
 def _30_to_60(table: pd.DataFrame) -> Verdict:
