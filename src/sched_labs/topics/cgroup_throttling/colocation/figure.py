@@ -68,6 +68,6 @@ def _caption(table: pd.DataFrame) -> str:
     said = [
         f"{axes.time_text(row.p99_ns)} ({NAMES[way]})"
         for way, row in table.iterrows()
-        if way in ("alone", "beside", "quota", "SCHED_IDLE", "cpu.idle")
+        if way in ("alone", "beside", "SCHED_IDLE")
     ]
     return f"One in a hundred of the service's requests takes longer than {listed(said)}."

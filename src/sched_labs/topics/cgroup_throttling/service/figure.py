@@ -233,8 +233,8 @@ def _alt(summary: pd.DataFrame) -> str:
     for row in each(summary):
         throttled = f", {row.throttled_percent:.0f} % of the periods throttled" if row.periods else ""
         parts.append(
-            f"{label(row.limit, row.demand_percent, row.neighbour, row.hogs)}: half at most "
-            f"{axes.time_text(row.p50_ns)}, 99 % at most {axes.time_text(row.p99_ns)}{throttled}."
+            f"{label(row.limit, row.demand_percent, row.neighbour, row.hogs)}: 99 % at most "
+            f"{axes.time_text(row.p99_ns)}{throttled}."
         )
     return " ".join(parts)
 

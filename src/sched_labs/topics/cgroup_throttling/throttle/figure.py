@@ -23,7 +23,6 @@ from sched_labs.draw.base import (
     dashed,
     draws,
     each,
-    highest,
     machine_name,
     provenance,
     times_ns,
@@ -199,11 +198,9 @@ def _caption(result: Drawable) -> str:
 
 
 def _alt(table: pd.DataFrame, intervals: pd.DataFrame, looks: pd.DataFrame) -> str:
-    slow = highest(table, "latency_ns")
     parts = [
         f"On one time axis. Above, {len(table)} dots, a request each: how long it took, from "
-        f"{axes.time_text(table['latency_ns'].min())} to {axes.time_text(slow['latency_ns'])}, the slowest "
-        f"due at {axes.time_text(slow['arrival_ns'])}."
+        f"{axes.time_text(table['latency_ns'].min())} to {axes.time_text(table['latency_ns'].max())}."
     ]
     if len(intervals):
         many, cpus = ("s" * int(number > 1) for number in (len(intervals), intervals["cpu"].nunique()))
