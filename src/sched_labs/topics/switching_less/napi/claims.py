@@ -107,10 +107,13 @@ def _priority_mends_it(table: pd.DataFrame) -> Verdict:
     hog.  Design: the kernel's thread above the receiver.  Opponent: where an ordinary thread is as quick as
     an interrupt there was nothing to mend.
     """
-    ordinary, at_most, late = _tail(table, "thread")
+    ordinary, at_most, _ = _tail(table, "thread")
     if ordinary < LATER:
         why = "There was nothing to mend" if at_most < LATER else "Whether there was anything to mend is open"
-        raise CannotTell(f"{why} ({_times(ordinary, at_most)}, the limit is {LATER:g}): {late}")
+        raise CannotTell(
+            f"{why}: beside a hog p99 with an ordinary thread is {_times(ordinary, at_most)} that by "
+            f"interrupt, the limit is {LATER:g}."
+        )
     least, most, reason = _tail(table, "fifo")
     reason += f" Less than {LATER:g} times as long counts as the same."
     unclear = f"The interval spans twice ({_times(least, most)}):"
