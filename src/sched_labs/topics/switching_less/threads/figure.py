@@ -144,7 +144,9 @@ def draw_touch(result: Drawable, recorded: Drawable | None, predictions: Predict
     )
     return Figure(
         drawing,
-        alt="Two lines over the touched bytes: address space and resident memory.",
+        alt="Two lines over the touched bytes, from first to last: "
+        f"address space {axes.size_text(at_once.vm_bytes)} and {axes.size_text(last.vm_bytes)}, "
+        f"resident memory {axes.size_text(at_once.rss_bytes)} and {axes.size_text(last.rss_bytes)}.",
         caption=caption,
         data=table,
         title="Address space and resident memory, by touch",
