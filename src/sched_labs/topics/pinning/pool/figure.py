@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.draw import axes, style
-from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws, listed
+from sched_labs.draw.base import Drawable, Figure, Predictions, columns, draws
 from sched_labs.draw.panels import TIME, Panel, dot_figure
 
 from .experiment import WHO
@@ -81,7 +81,7 @@ def _caption(table: pd.DataFrame) -> str:
     there = [name for name in words if {f"{name}_pinned", f"{name}_free"} <= set(cases.index)]
     if not there:
         return "Only one placement was measured."
-    late = listed([f"{words[name]} {both('thread_p99_ns', name)}" for name in there])
+    late = ", ".join(f"{words[name]} {both('thread_p99_ns', name)}" for name in there)
     return (
         "Where the data are the thread's, half of the requests are done within "
         f"{both('thread_p50_ns', there[0])}, {words[there[0]]}; "
