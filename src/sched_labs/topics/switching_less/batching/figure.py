@@ -46,11 +46,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
         predictions=predictions,
     )
     first, last = table.iloc[0], table.iloc[-1]
+    switches = [axes.number_text(row.switches_per_event, 2) for row in (first, last)]
     caption = (
-        f"From batches of {int(first.batch_events):,} to batches of {int(last.batch_events):,}, switches for "
-        f"each event go from {axes.number_text(first.switches_per_event, 2)} to "
-        f"{axes.number_text(last.switches_per_event, 2)}, and the time after which half of the events are "
-        f"done from {axes.time_text(first.delay_p50_ns)} to {axes.time_text(last.delay_p50_ns)}."
+        f"In batches of {int(first.batch_events):,} and of {int(last.batch_events):,}, switches for each "
+        f"event: {' and '.join(switches)}; half of the events are done after "
+        f"{axes.time_text(first.delay_p50_ns)} and {axes.time_text(last.delay_p50_ns)}."
     )
     said = "; ".join(
         f"{int(row.batch_events):,} events {SWITCHES.text(row.switches_per_event)} switches, "

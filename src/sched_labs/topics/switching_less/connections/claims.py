@@ -49,10 +49,7 @@ def _one_wake_a_message(table: pd.DataFrame) -> Verdict:
     )
     least = loop.sort_values("wakeups_hi").iloc[0]
     lowest = loop.sort_values("wakeups_lo").iloc[0]
-    reason = (
-        f"{least.wakeups:.2f} wake-ups a request and {least.requests_per_wait:.1f} requests for each "
-        f"epoll_wait() at {_at(least)}."
-    )
+    reason = f"{least.wakeups:.2f} wake-ups a request at {_at(least)}."
     each, busy = (loop.wakeups_lo >= NEARLY).all(), (loop.cpu_ns_per_request * loop.rate_per_s).max() / 1e9
     if each and busy < BUSY:
         raise CannotTell(f"The loop was not under load: it used {busy:.0%} of its CPU at the most. {reason}")

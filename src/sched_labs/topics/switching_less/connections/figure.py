@@ -77,9 +77,9 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 def _said(table: pd.DataFrame) -> str:
     parts = []
     for (by, rate), rows in table.groupby(["by", "rate_per_s"], sort=False):
-        values = "; ".join(
-            f"{int(row.connections):,} connections {axes.number_text(row.switches_per_request, 2)}, "
-            f"{axes.time_text(row.cpu_ns_per_request)}, {axes.time_text(row.p99_ns)}"
+        values = ", ".join(
+            f"{int(row.connections):,} connections ({axes.number_text(row.switches_per_request, 2)}, "
+            f"{axes.time_text(row.cpu_ns_per_request)}, {axes.time_text(row.p99_ns)})"
             for _, row in rows.iterrows()
         )
         parts.append(f"{NAMES[str(by)]}, {rate:,} requests/s: {values}.")
