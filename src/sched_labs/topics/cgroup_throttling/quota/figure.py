@@ -219,10 +219,7 @@ def _alt(table: pd.DataFrame, period: float) -> str:
         parts.append("Below, the stalls against the rest of the period.")
     for row in each(limited):
         seen = axes.time_text(row.stall_ns) if np.isfinite(row.stall_ns) else "no stall"
-        parts.append(
-            f"{row.share_percent:g} % of {axes.time_text(row.period_ns)}: {seen}, "
-            f"formula {axes.time_text(row.formula_stall_ns)}."
-        )
+        parts.append(f"{row.share_percent:g} % of {axes.time_text(row.period_ns)}: {seen}.")
     return " ".join(parts)
 
 
@@ -332,5 +329,5 @@ def _threads_alt(table: pd.DataFrame) -> str:
     parts = ["Dots, both axes logarithmic: time until a quota is used up against threads."]
     for row in each(table):
         seen = axes.time_text(row.ran_ns) if np.isfinite(row.ran_ns) else "no stall seen"
-        parts.append(f"{_count(row.threads)}: {seen}, formula {axes.time_text(row.formula_ran_ns)}.")
+        parts.append(f"{_count(row.threads)}: {seen}.")
     return " ".join(parts)
