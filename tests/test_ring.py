@@ -129,7 +129,7 @@ def test_the_figure_shows_both_orders_with_the_bare_ring_in_each() -> None:
     }
     assert figure.caption == (
         "A hop costs up to 90 µs beyond its work (2 processes, 256 KiB each, random access), against 1 µs "
-        "with no memory touched. The kernel counted 1 switch a hop."
+        "with no memory touched."
     )
     texts = [text.get_text() for axes in figure.mpl.axes for text in axes.texts]
     assert texts == ["2, 8", "2, 8"]  # lines that end together share their label

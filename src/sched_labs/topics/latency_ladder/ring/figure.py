@@ -181,10 +181,7 @@ def _caption(table: pd.DataFrame) -> str:
         text += (
             f", against {axes.range_text(bare['net_ns'].min(), bare['net_ns'].max())} with no memory touched"
         )
-    counts = table["switches_per_hop"]
-    few, many = (axes.number_text(float(value), 3) for value in (counts.min(), counts.max()))
-    counted = f"{few} to {many} switches" if few != many else f"{few} switch{'es' * (few != '1')}"
-    return f"{text}. The kernel counted {counted} a hop."
+    return f"{text}."
 
 
 def _alt(table: pd.DataFrame, kinds: list[str]) -> str:

@@ -113,11 +113,11 @@ def _caption(table: pd.DataFrame) -> str:
 
 
 def _alt(table: pd.DataFrame) -> str:
-    parts = ["Dots on a logarithmic time axis: waits for a lock."]
+    parts = ["Dots on a logarithmic time axis, waits for a lock: half within, 90 % within, the longest."]
     for situation, rows in table.groupby("situation", sort=False):
         values = "; ".join(
-            f"{LOCKS.get(str(row.lock), str(row.lock))}: half within {axes.time_text(row.p50_ns)}, "
-            f"90 % within {axes.time_text(row.p90_ns)}, the longest {axes.time_text(row.max_ns)}"
+            f"{LOCKS.get(str(row.lock), str(row.lock))} {axes.time_text(row.p50_ns)}, "
+            f"{axes.time_text(row.p90_ns)}, {axes.time_text(row.max_ns)}"
             for row in each(rows)
         )
         parts.append(f"{HEADS.get(str(situation), str(situation))}. {values}.")
