@@ -45,7 +45,8 @@ def test_the_figure_compares_the_smallest_crowd_with_the_largest() -> None:
     result = made((2, 1000.0), (512, 1500.0))
     figure = figures.draw(result, recorded=result, predictions=[{"value": 3, "unit": "µs"}])
     assert figure.caption == (
-        "With 2 ready threads a switch takes 1 µs, with 512 1.5 µs: 1.5 times as long for 256 times as many."
+        "With 2 ready threads a switch and its call take 1 µs, with 512 1.5 µs: "
+        "1.5 times as long for 256 times as many."
     )
     assert "512 threads 1.5 µs" in figure.alt and "3 µs" in figure.alt
 

@@ -218,7 +218,7 @@ def _caption(summary: pd.DataFrame) -> str:
     apart = other["p99_lo_ns"] > one["p99_hi_ns"] or other["p99_hi_ns"] < one["p99_lo_ns"]
     text = (
         f"At a demand of {other['demand_percent']:g} % of the quota "
-        f"{axes.number_text(other['throttled_percent'], 2)} % of the periods were throttled, and the slowest "
+        f"{other['throttled_percent']:.0f} % of the periods were throttled, and the slowest "
         f"hundredth took {axes.time_text(other['p99_ns'])} or more; without a limit, "
         f"{axes.time_text(one['p99_ns'])}{'' if apart else ' (the intervals overlap)'}"
     )

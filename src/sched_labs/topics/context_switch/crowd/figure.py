@@ -92,7 +92,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
 
 def _caption(table: pd.DataFrame) -> str:
     few, *_, many = [*each(table.iloc[[0, -1]])]
-    text = f"With {few.threads:,} ready threads a switch takes {axes.time_text(few.switch_ns)}"
+    text = f"With {few.threads:,} ready threads a switch and its call take {axes.time_text(few.switch_ns)}"
     if len(table) == 1:
         return f"{text}."
     ratio = axes.number_text(many.switch_ns / few.switch_ns, 2)
@@ -104,4 +104,4 @@ def _caption(table: pd.DataFrame) -> str:
 
 def _alt(table: pd.DataFrame) -> str:
     said = ", ".join(f"{row.threads:,} threads {axes.time_text(row.switch_ns)}" for row in each(table))
-    return f"Line plot of the time per switch against the number of threads that are ready to run: {said}."
+    return f"Line plot of the time of a switch and its call against the number of ready threads: {said}."

@@ -26,8 +26,8 @@ def _one_switch_per_yield(table: pd.DataFrame) -> Verdict:
     """
     row = _yields(table, "together")
     reason = (
-        f"{row.switches_per_yield:.3f} switches per call "
-        f"(interval {row.switches_lo_per_yield:.3f} to {row.switches_hi_per_yield:.3f})."
+        f"{row.switches_per_yield:.2f} switches per call "
+        f"(interval {row.switches_lo_per_yield:.2f} to {row.switches_hi_per_yield:.2f})."
     )
     if row.switches_lo_per_yield >= 0.95 and row.switches_hi_per_yield <= 1.05:
         return Verdict(HOLDS, reason)
@@ -43,8 +43,8 @@ def _yield_always_switches(table: pd.DataFrame) -> Verdict:
     """
     row = _yields(table, "alone")
     reason = (
-        f"alone on its CPU a thread makes {row.switches_per_yield:.3f} switches per call "
-        f"(interval {row.switches_lo_per_yield:.3f} to {row.switches_hi_per_yield:.3f})."
+        f"alone on its CPU a thread makes {row.switches_per_yield:.2f} switches per call "
+        f"(interval {row.switches_lo_per_yield:.2f} to {row.switches_hi_per_yield:.2f})."
     )
     if row.switches_lo_per_yield >= 0.95:
         return Verdict(HOLDS, reason)

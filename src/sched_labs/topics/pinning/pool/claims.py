@@ -140,8 +140,8 @@ def _on_the_run_queue(table: pd.DataFrame) -> Verdict:
     row = _row(table, "thread", "long", "pinned")
     queue, threads = row["queue_requests"], int(row["waiting_threads"])
     reason = (
-        f"Requests in the longest queue for one worker: {queue:.0f}, median over trials; threads of the pool "
-        f"that a run queue could hold: {threads}."
+        f"Requests in the longest queue for one worker: {queue:.0f}, median over trials; "
+        f"workers of the pool: {threads}."
     )
     if queue > threads:
         return Verdict(FAILS, f"They waited in the program. {reason}")

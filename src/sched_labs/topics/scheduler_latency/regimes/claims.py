@@ -142,7 +142,8 @@ def _pinned_tens_of_ms(table: pd.DataFrame) -> Verdict:
     if math.isnan(cell.p99_ns):
         raise CannotTell("This run saw too few waits for it.")
     reason = (
-        f"99 % of the waits of {cell.workers} yielding workers on one CPU ended within {ns(cell.p99_ns)}."
+        f"99 % of the waits of {cell.workers} yielding workers on one CPU ended within {ns(cell.p99_ns)}, "
+        "in the median of the trials."
     )
     if 5e6 < cell.p99_ns < 1e7:
         raise CannotTell(f"Above 5 ms, but below ten: {reason}")

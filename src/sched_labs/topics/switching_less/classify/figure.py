@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pandas as pd
 from matplotlib.lines import Line2D
@@ -120,11 +121,17 @@ def _sample(label: str, role: str, *, hollow: bool = False) -> Line2D:
 
 def _alt(table: pd.DataFrame) -> str:
     said = [
-        f"{row.process} {_rate(row.voluntary_per_s)} and {_rate(row.involuntary_per_s)}, its leader alone "
-        f"{_rate(row.leader_voluntary_per_s)} and {_rate(row.leader_involuntary_per_s)}"
+        f"{row.process} {_rate(row.voluntary_per_s)} and {_rate(row.involuntary_per_s)}{_leader(row)}"
         for row in each(table)
     ]
     return f"Scatter plot, both axes logarithmic: voluntary and involuntary switches/s. {'; '.join(said)}."
+
+
+def _leader(row: Any) -> str:
+    if row.threads == 1:
+        return ""
+    voluntary, involuntary = _rate(row.leader_voluntary_per_s), _rate(row.leader_involuntary_per_s)
+    return f", its leader alone {voluntary} and {involuntary}"
 
 
 def _rate(value: float) -> str:
