@@ -20,6 +20,7 @@ from sched_labs.core.registry import find
 from sched_labs.core.result import Result, from_json
 from sched_labs.machine import files
 from sched_labs.probes import wakeups
+from sched_labs.probes.channel import Availability
 from sched_labs.run.base import Run
 from sched_labs.steer import knobs, placement
 from sched_labs.topics.scheduler_latency.policies import experiment as policies_module
@@ -476,6 +477,19 @@ def test_parts_belong_to_their_own_wake_up() -> None:
     assert found.loc[2, columns].isna().all()
     none = pd.DataFrame([], columns=["tid", "at_ns", "wait_ns"])
     assert wakeplace_module.parts(none, seen).empty
+
+
+@pytest.mark.parametrize(("cpus", "more"), [([0, 1], False), ([0, 1, 2], True)])
+def test_a_survey_says_that_a_fixed_migration_cost_costs_a_condition(
+    monkeypatch: pytest.MonkeyPatch, cpus: list[int], more: bool
+) -> None:
+    def fixed(name: str) -> None:
+        raise PlacementError(f"{name} cannot be moved: constructed.", "Mount debugfs.")
+
+    monkeypatch.setattr(knobs, "movable", fixed)
+    monkeypatch.setattr(wakeups, "available", lambda: Availability(True))
+    improve = wakeplace_module.instrument(replace(machine.survey(), cpus_allowed=cpus)).improve
+    assert improve.startswith("the migration cost would be moved") if more else improve == ""
 
 
 def test_workers_go_back_to_where_they_are_sent() -> None:

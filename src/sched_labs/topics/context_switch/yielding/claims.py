@@ -81,8 +81,8 @@ def _fifo_until_it_blocks(table: pd.DataFrame) -> Verdict:
     row = _yields(table, "together", "fifo")
     reason = (
         "two threads of one priority that never block make "
-        f"{row.switches_per_yield:.3f} switches per call on one CPU "
-        f"(interval {row.switches_lo_per_yield:.3f} to {row.switches_hi_per_yield:.3f})."
+        f"{row.switches_per_yield:.2f} switches per call on one CPU "
+        f"(interval {row.switches_lo_per_yield:.2f} to {row.switches_hi_per_yield:.2f})."
     )
     if row.switches_lo_per_yield > 0.5:
         return Verdict(FAILS, reason)

@@ -97,7 +97,11 @@ def instrument(survey: machine.Machine) -> Instrument:
         return Instrument("the threads' own clocks, one CPU only", "a second CPU gives the kernel a choice")
     able = wakeups.available()
     if able.ok:
-        return Instrument("the threads' own clocks and CPU numbers, and a BPF probe of each wake-up's parts")
+        why = _fixed_cost() if len(survey.cpus_allowed) > 2 else ""
+        return Instrument(
+            "the threads' own clocks and CPU numbers, and a BPF probe of each wake-up's parts",
+            f"the migration cost would be moved, too, but {why}" if why else "",
+        )
     return Instrument("the threads' own clocks and CPU numbers", f"{able.why} {able.remedy}".strip())
 
 
