@@ -6,14 +6,16 @@
  * There are two threads, or as many as --threads says: a crowd that is always ready to run.
  *
  * Each thread's switches are counted twice: by getrusage(RUSAGE_THREAD), and by the two lines of its status
- * file that tools such as pidstat read.  Reading that file is outside what is timed and counted the first way,
- * so the second count may be a little higher.
+ * file that tools such as pidstat read.  That file is read before the first thread starts and after the last
+ * one has ended, so that no thread reads in the time of another.  Waiting for each other is a switch, so the
+ * second count may be a little higher.
  *
  * The work is bounded: so many calls, then the end, also under a real-time policy.
  */
 #include "lab.h"
 
 #include <getopt.h>
+#include <stdbool.h>
 
 enum { MOST_YIELDERS = 1024 };
 
@@ -53,10 +55,12 @@ static void read_status(int64_t *voluntary, int64_t *involuntary)
         lab_fail("/proc/thread-self/status has no counts of switches");
 }
 
-static void yield_often(struct yielder *me)
+static void yield_often(struct yielder *me, bool together)
 {
     int64_t voluntary, involuntary;
     read_status(&voluntary, &involuntary);
+    if (together)
+        pthread_barrier_wait(&gate);
     int cpu = sched_getcpu();
     me->migrations = 0;
     struct lab_tally before = lab_tally_now();
@@ -69,6 +73,8 @@ static void yield_often(struct yielder *me)
     }
     me->elapsed_ns = lab_now_ns() - start;
     me->counted = lab_tally_since(before);
+    if (together)
+        pthread_barrier_wait(&gate);
     read_status(&me->status_voluntary, &me->status_involuntary);
     me->status_voluntary -= voluntary;
     me->status_involuntary -= involuntary;
@@ -96,12 +102,12 @@ static void *be_yielder(void *argument)
     pthread_barrier_wait(&placed);
     for (long trial = 0; trial < plan.trials; trial++) {
         if (me == yielders)
-            yield_often(me);
+            yield_often(me, false);
         pthread_barrier_wait(&gate); /* alone has ended, and the first thread writes it down */
         if (me == yielders)
             report(trial, "alone", 0);
         pthread_barrier_wait(&gate);
-        yield_often(me);
+        yield_often(me, true);
         pthread_barrier_wait(&gate);
         if (me == yielders)
             for (int i = 0; i < plan.threads; i++)

@@ -266,7 +266,7 @@ def _caption(table: pd.DataFrame) -> str:
     if "same_cpu" in middles:
         rows = good[good["placement"] == "same_cpu"]
         text = axes.range_text(rows["net_per_switch_ns"].min(), rows["net_per_switch_ns"].max())
-        sentence = f"Beyond its system calls, a switch on one CPU costs {text}"
+        sentence = f"Beyond its system calls, a hand-over on one CPU costs {text}"
         if "other_cpu" in middles:
             sentence += (
                 f"; a hand-over to another CPU costs {axes.time_text(middles['other_cpu'])} in the median"

@@ -25,8 +25,9 @@ POLICIES = ("other", "batch", "fifo")
 PLACEMENTS = ("same_cpu", "other_cpu", "unpinned")
 TURNS = 2  # of yielding alone and together, in one start
 MOST_YIELDS = 1_000_000  # the workload's own limit
-# What reading a status file may add to a thread's switches: it happens outside what getrusage brackets.
-SLACK_SWITCHES = 2
+# What reading a status file, and waiting for the others before and after, may add to a thread's switches: it
+# happens outside what getrusage brackets.
+SLACK_SWITCHES = 4
 SLACK_RATIO = 0.01
 
 

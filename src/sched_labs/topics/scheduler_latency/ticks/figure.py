@@ -44,8 +44,10 @@ def frame(result: Drawable) -> pd.DataFrame:
     for trial, rows in data.groupby("trial"):
         this = found.get(trial, {})
         period = this.get("period_ns")
-        turns = rows["at_ns"] / (period if period and math.isfinite(period) else whole)
-        phase[rows.index] = 100 * ((turns - this.get("phase", 0.0) + 0.5) % 1.0)
+        if period and math.isfinite(period):
+            phase[rows.index] = 100 * ((rows["at_ns"] / period - this.get("phase", 0.0) + 0.5) % 1.0)
+        else:
+            phase[rows.index] = 100 * rows["at_ns"] / whole
     return data.assign(phase_percent=phase)
 
 

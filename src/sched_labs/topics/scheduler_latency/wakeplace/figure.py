@@ -114,8 +114,8 @@ def _caption(table: pd.DataFrame) -> str:
 
 def _alt(table: pd.DataFrame) -> str:
     parts = [
-        "Dot plot on a logarithmic time axis, by condition: from wake-up to running, what half and 99 % took "
-        "at most; and how many ran on the waker's CPU, the median of the trials."
+        "Dot plot on a logarithmic time axis, by condition, in the median of the trials: from wake-up to "
+        "running, what half and 99 % took at most; and how many ran on the waker's CPU."
     ]
     parts += [
         f"{row.condition}: {axes.time_text(row.p50_ns)}, {axes.time_text(row.p99_ns)}; "

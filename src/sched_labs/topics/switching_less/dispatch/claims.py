@@ -107,8 +107,8 @@ CLAIMS = [
           "a common belief", "dispatch.ways", _exclusive_is_even),
     Claim("reuseport-even", "SO_REUSEPORT shares connections out evenly among the workers.", "socket(7)",
           "dispatch.ways", _reuseport_is_even),
-    Claim("even-quick", "An even share for each worker makes the tail shorter.", "a common belief",
-          "dispatch.ways", _even_is_quick),
+    Claim("even-quick", "A socket for each worker shares evenly, and so makes the tail shorter.",
+          "a common belief", "dispatch.ways", _even_is_quick),
     Claim("shared-one", "In one epoll instance that all workers share, a connection wakes one of them.",
           "read out of epoll(7)", "dispatch.ways", _shared_wakes_one),
 ]  # fmt: skip
