@@ -24,7 +24,7 @@ KIB, MIB = 1 << 10, 1 << 20
 ACCESS = ("sequential", "random")
 RINGS = (1, 2)
 MOST_PROCESSES = 64
-TURNS = 2  # of the process alone and of the ring, in one start
+TURNS = 3  # of the process alone and of the ring, in one start; the median leaves a cold first one out
 
 
 def summarise(result: Result) -> pd.DataFrame:
@@ -98,7 +98,7 @@ def sweep(
     access       of sequential, random
     rings        of 1, 2; two rings are measured with the smallest number of processes and sequential access
     trials       how often each point is measured, each time with new processes; the process alone and the
-                 ring take two turns
+                 ring take three turns
     events       counted by each process while it goes round; default: misses, cycles and instructions as far
                  as the processor offers them
 
