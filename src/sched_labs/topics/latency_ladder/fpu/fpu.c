@@ -190,8 +190,10 @@ static int64_t play(int me, long *in_use)
             await(0);
     }
     int64_t elapsed = lab_now_ns() - start;
-    kind->fill();
-    *in_use = bytes_in_use();
+    if (in_use) { /* side 0 alone: side 1 is here while side 0's clock still runs */
+        kind->fill();
+        *in_use = bytes_in_use();
+    }
     both.tally[me] = lab_tally_since(before);
     pthread_barrier_wait(&both.gate);
     return elapsed;
@@ -199,10 +201,9 @@ static int64_t play(int me, long *in_use)
 
 static void *partner(void *unused)
 {
-    long in_use;
     both.partner_tid = lab_tid();
     for (;;)
-        play(1, &in_use);
+        play(1, NULL);
     return unused;
 }
 
