@@ -99,9 +99,10 @@ def costs(
     trials    how often each is measured, each time in a new process, a few times there and back
     batch_us  how long one batch lasts at least
 
-    Data: one row per rung, trial, turn and condition (operation; baseline: the empty loop, and for switch and
-    hand_over the same system calls alone): operations, elapsed_ns, and the kernel's counts voluntary_switches
-    and involuntary_switches.  The notes say what this kernel does against processor bugs.
+    Data: one row per rung, trial, turn and condition (operation; baseline: the empty loop, a turn of which is
+    two operations of stack_switch, and for switch and hand_over the same system calls alone): operations,
+    elapsed_ns, and the kernel's counts voluntary_switches and involuntary_switches.  The notes say what this
+    kernel does against processor bugs.
     """
     trials = run.choose(tiny=3, quick=6, full=25) if trials is None else trials
     batch_us = run.choose(tiny=100, quick=2000, full=10_000) if batch_us is None else batch_us
@@ -138,7 +139,10 @@ def _batches(run: Run, group: Sequence[str], home: int, trial: int, batch_us: in
         rung = batch.text("rung")
         if rung != "empty":
             alone = empty[batch["trial"]]
-            run.add([_row(rung, trial, "baseline", alone), _row(rung, trial, "operation", batch)])
+            baseline = _row(rung, trial, "baseline", alone)
+            if rung == "stack_switch":  # there and back in one turn of its loop
+                baseline["operations"] = 2 * alone["operations"]
+            run.add([baseline, _row(rung, trial, "operation", batch)])
 
 
 def _row(rung: str, trial: int, condition: str, batch: workloads.Record) -> dict[str, object]:
