@@ -68,9 +68,9 @@ def _nobody_notices(table: pd.DataFrame) -> Verdict:
     Control: a thread of another process, on the same CPUs.  Design: both only look at a clock.
     Opponent: a hypervisor or a device stops either of them, and so do less than one call in twenty.
     """
-    missing = "No thread of the process ran."
+    missing = "No thread of the process ran, or it was stopped more often than it could note."
     row = _known(_row(table, "threads"), "stopped", "share", missing)
-    other = _known(_row(table, "process"), "stopped", "share", "No other process ran.")
+    other = _known(_row(table, "process"), "stopped", "share", "No other process ran, or could note it.")
     if other.stopped_hi_share >= HALF:
         raise CannotTell(
             "Threads of another process may have been stopped during half of the calls or more: "

@@ -55,7 +55,7 @@ def summarise(result: Result) -> pd.DataFrame:
     interrupts_per_call, interrupts_lo_per_call, interrupts_hi_per_call   of each bystander's CPU, as the
                  kernel counts TLB shootdowns; missing where it does not
     stopped_share, stopped_lo_share, stopped_hi_share   the part of the calls during which a running bystander
-                 was stopped; missing where none runs
+                 was stopped; missing where none runs or none had room to note it
     lost_ns, lost_lo_ns, lost_hi_ns   for how long, where it was: half of the times; missing where it never
                  was
     look_ns      the shortest time between two looks of a bystander at its clock; a stop has ten of them
@@ -142,7 +142,8 @@ def calls(
     trials      how often each condition is measured, each time with a new start; they take turns
 
     Data: one row per call: condition, trial, call_ns, lost_ns (for how long bystanders were stopped, all of
-    them together), stopped_bystanders (how many were); the last two missing where none runs.
+    them together, each with the look that was under way), stopped_bystanders (how many were); the last two
+    missing where none runs, or one had no room left for what stopped it.
     The table interrupts has what each bystander's CPU was sent of TLB shootdowns during a trial (condition,
     trial, cpu, interrupts, calls), the table looks how often a bystander can look at its clock (condition,
     trial, bystander, look_ns).
@@ -205,8 +206,8 @@ def _trial(run: Run, name: str, trial: int, call: str, pages: int) -> None:
             row
             | {
                 "call_ns": one["ns"],
-                "lost_ns": one["lost_ns"] if running else np.nan,
-                "stopped_bystanders": one["interrupted"] if running else np.nan,
+                "lost_ns": one["lost_ns"] if running and one["lost_ns"] >= 0 else np.nan,
+                "stopped_bystanders": one["interrupted"] if running and one["lost_ns"] >= 0 else np.nan,
             }
             for one in records
             if one.kind == "call"

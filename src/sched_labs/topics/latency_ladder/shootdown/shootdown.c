@@ -22,6 +22,7 @@
  *     call ns=... lost_ns=... interrupted=...      one for each call
  *         lost_ns       the gaps that begin during the call, those of all bystanders together
  *         interrupted   how many bystanders have such a gap
+ *                       both are -1 where a bystander had seen more gaps than it has room for
  */
 #include "lab.h"
 
@@ -62,16 +63,17 @@ static struct span calls[MOST_CALLS];
 
 /* ---- the bystanders ---------------------------------------------------------------------------------------- */
 
+/* Looks at which a coarse clock shows no time since the last one do not count. */
 static int64_t shortest_look(void)
 {
     int64_t shortest = INT64_MAX, last = lab_now_ns();
-    for (int i = 0; i < LOOKS; i++) {
+    for (int i = 0; i < LOOKS || shortest == INT64_MAX; i++) {
         int64_t now = lab_now_ns();
-        if (now - last < shortest)
+        if (now > last && now - last < shortest)
             shortest = now - last;
         last = now;
     }
-    return shortest > 0 ? shortest : 1;
+    return shortest;
 }
 
 static void look_at_the_clock(struct bystander *me)
@@ -162,6 +164,12 @@ static int64_t lost_in(const struct bystander *bystander, struct span call, long
     return lost;
 }
 
+/* Whether the list of gaps was full before the end of a call: what came after that is not known. */
+static bool unknown_in(const struct bystander *bystander, struct span call)
+{
+    return bystander->gaps == MOST_GAPS && bystander->gap[MOST_GAPS - 1].from_ns < call.to_ns;
+}
+
 static void report(void)
 {
     long next[MOST_BYSTANDERS] = {0};
@@ -170,13 +178,15 @@ static void report(void)
     for (long i = 0; i < plan.calls; i++) {
         int64_t lost = 0;
         int interrupted = 0;
+        bool unknown = false;
         for (long b = 0; b < plan.bystanders; b++) {
             int64_t its = lost_in(&shared->bystander[b], calls[i], &next[b]);
             lost += its;
             interrupted += its > 0;
+            unknown |= unknown_in(&shared->bystander[b], calls[i]);
         }
-        printf("call ns=%ld lost_ns=%ld interrupted=%d\n", (long)(calls[i].to_ns - calls[i].from_ns), (long)lost,
-               interrupted);
+        printf("call ns=%ld lost_ns=%ld interrupted=%d\n", (long)(calls[i].to_ns - calls[i].from_ns),
+               unknown ? -1 : (long)lost, unknown ? -1 : interrupted);
     }
 }
 
