@@ -139,6 +139,7 @@ static void alone(long trial)
     if (!own[1] && pipe(own) < 0)
         lab_fail("pipe");
     char byte;
+    lab_sleep_until(lab_now_ns() + 1000000); /* until the others have left one gate and sleep at the next */
     for (int warm = 0; warm < 2; warm++)
         touch();
     struct lab_tally before = lab_tally_now();
