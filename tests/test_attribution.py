@@ -71,7 +71,10 @@ def test_without_bpf_only_the_sum_is_known(monkeypatch: pytest.MonkeyPatch) -> N
     assert any("There is none." in text and "Get one." in text for text in missing)
     assert set(result.data["occupied_by"]) == {"unattributed"}
     rows = result.data.set_index("condition")
-    assert rows.loc["rival", "part_ns"] > 0
+    assert rows.loc["rival", "part_ns"] > 0 and rows.loc["own_threads", "part_ns"] > 0
+    counted = result.tables["trials_counted"].set_index("condition")
+    assert (counted["waits"] > 10).all()  # of the light thread, too
+    assert not [flag for flag in result.flags if "had ended" in flag]
     summary = result.summary()
     assert not summary["attributed"].any()
     known = summary["share"].notna()
@@ -81,17 +84,15 @@ def test_without_bpf_only_the_sum_is_known(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_counts_that_disagree_are_flagged() -> None:
+    from sched_labs.probes.schedstat import Delays
     from sched_labs.probes.waits import Waits
     from sched_labs.run.base import Run
-    from sched_labs.workloads import Record
 
-    records = [
-        Record("sleeper", {"voluntary": 900, "involuntary": 100}),
-        Record("hog", {"involuntary": 1000}),
-    ]
-    for total, flagged in ((2000, False), (2090, False), (2300, True), (1700, True)):
+    each = pd.DataFrame({"timeslices": [1000, 1000]})
+    looked = Delays(each, window_ns=2 * 10**9, ended=0)
+    for total, flagged in ((1000, False), (1065, False), (1150, True), (850, True)):
         run = Run("attribution.waits", "tiny", progress=False)
-        experiment._check_counts(run, Waits({"wakeup": {100: total}}, 6, 10**9), records)
+        experiment._check_counts(run, Waits({"wakeup": {100: total}}, 6, 10**9), looked)
         assert any(note.level == "flag" for note in run.notes) == flagged
     run = Run("attribution.waits", "tiny", progress=False)
     run.tables["trials_counted"] = [{"waits": 100, "lost": 5}]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -28,7 +27,8 @@ from sched_labs.steer import placement
 CONDITIONS = ("alone", "own_threads", "rival")
 PERIOD_US = 2017  # no multiple of a tick
 WORK_US = 100
-START_S = 0.3  # the program's threads have started by then
+START_S = 0.3  # by then the hogs have settled, and the light thread has begun (sleeper.c: 0.25 s at most)
+SPARE_S = 2.0  # the program would go on for so long: all its threads are there when the window closes
 MOST_BURNERS = 16
 LONGEST_S = 120.0
 COUNT_TOLERANCE = 0.05  # by how much the counted waits may differ from the kernel's count of switches
@@ -101,7 +101,8 @@ def waits(
     burners     threads of the program that never sleep, in the last two conditions; default 2
     rivals      threads of the rival program; default 2
     cpu         the CPU that they share; default: a quiet one
-    duration_s  how long each trial of a condition takes; default: by profile
+    duration_s  for how long each trial of a condition is watched, from when the light thread has begun;
+                default: by profile
 
     Data: one row per trial, condition, cause (wakeup, preempted), bin and occupant: trial, condition, cause,
     bin_low_ns, bin_high_ns (excluded; the bin of the whole wait, four to a power of two), occupied_by,
@@ -169,7 +170,7 @@ def _block(
     run: Run, condition: str, hogs: int, rivals: int, cpu: int, duration_s: float, wanted: bool
 ) -> list[dict[str, Any]]:
     """One trial of one condition."""
-    wakes = max(10, round(duration_s * 1e6 / PERIOD_US))
+    wakes = math.ceil((START_S + duration_s + SPARE_S) * 1e6 / PERIOD_US)
     sleeping = ["--hogs", str(hogs), "--period-us", str(PERIOD_US), "--wakes", str(wakes)]
     sleeping += ["--work-us", str(WORK_US)]
     deadline_s = 4 * duration_s + 30
@@ -182,6 +183,7 @@ def _block(
         program = stack.enter_context(workloads.start("sleeper", sleeping, deadline_s=deadline_s))
         placement.pin(program.tids, [cpu])
         sums = stack.enter_context(schedstat.watch([program.pid])) if schedstat.available().ok else None
+        probe = None
         if wanted:
             try:
                 probe = stack.enter_context(
@@ -190,25 +192,27 @@ def _block(
             except ProbeError as error:
                 raise ProbeError(error.what, f"{error.remedy} Without BPF: schedstat.".strip()) from error
             run.facts["interrupts"] = probe.interrupts
-            probe.start()
-            records = program.run()
-            return _attributed(run, condition, probe.stop(), records)
-        if sums is None:
+        elif sums is None:
             raise ProbeError("This kernel keeps no run delay either (CONFIG_SCHED_INFO).")
-        return _in_sum(run, condition, program, sums, duration_s)
+        # The window is a piece of the time that the light thread runs: neither start nor end is in it.
+        program.go()
+        time.sleep(START_S)
+        for watch in (probe, sums):
+            if watch:
+                watch.start()
+        time.sleep(duration_s)
+        waits, delays = probe.stop() if probe else None, sums.stop() if sums else None
+        if delays and delays.ended:
+            run.note("flag", "The program had ended before its window closed: waits are missing.")
+        if waits:
+            return _attributed(run, condition, waits, delays)
+        assert delays
+        return _in_sum(run, condition, delays)
 
 
-def _in_sum(
-    run: Run, condition: str, program: workloads.Workload, sums: schedstat.Watch, duration_s: float
-) -> list[dict[str, Any]]:
-    """One row with the run delay of the program's threads, looked at while they still are there."""
-    program.go()
-    time.sleep(START_S)
-    sums.start()
-    time.sleep(0.8 * duration_s)
-    data = sums.stop().data
-    list(program.records())
-    delay, slices = int(data["wait_ns"].sum()), int(data["timeslices"].sum())
+def _in_sum(run: Run, condition: str, delays: schedstat.Delays) -> list[dict[str, Any]]:
+    """One row with the run delay of the program's threads."""
+    delay, slices = int(delays.data["wait_ns"].sum()), int(delays.data["timeslices"].sum())
     run.tables["trials_counted"].append({"condition": condition, "waits": slices, "wait_ns": delay})
     low, high = bin_edges_ns(bin_of(delay // max(1, slices), 2), 2)
     row = {"cause": "unknown", "bin_low_ns": low, "bin_high_ns": high, "occupied_by": "unattributed"}
@@ -216,7 +220,7 @@ def _in_sum(
 
 
 def _attributed(
-    run: Run, condition: str, waits: Waits, records: Sequence[workloads.Record]
+    run: Run, condition: str, waits: Waits, delays: schedstat.Delays | None
 ) -> list[dict[str, Any]]:
     found = waits.attribution
     assert isinstance(found, Attribution)
@@ -230,19 +234,16 @@ def _attributed(
         "lost": waits.lost,
     }
     run.tables["trials_counted"].append(counted)
-    _check_counts(run, waits, records)
+    if delays:
+        _check_counts(run, waits, delays)
     return [{str(name): value for name, value in row.items()} for row in found.data.to_dict("records")]
 
 
-def _check_counts(run: Run, waits: Waits, records: Sequence[workloads.Record]) -> None:
-    """Whether the probe counted about as many waits as the kernel counted switches of the program."""
-    switches = sum(
-        record["involuntary"] + (record["voluntary"] if record.kind == "sleeper" else 0)
-        for record in records
-        if record.kind in ("sleeper", "hog")
-    )
-    threads = sum(record.kind in ("sleeper", "hog") for record in records)
-    if abs(waits.total - switches) > COUNT_TOLERANCE * switches + 10 * threads:
+def _check_counts(run: Run, waits: Waits, delays: schedstat.Delays) -> None:
+    """Whether the probe counted about as many waits as the kernel counted times that a thread got the CPU."""
+    # The two windows are not exactly the same one.
+    switches = round(delays.data["timeslices"].sum() * waits.window_ns / delays.window_ns)
+    if abs(waits.total - switches) > COUNT_TOLERANCE * switches + 10 * len(delays.data):
         run.note("flag", f"The probe counted {waits.total} waits, the kernel {switches} switches.")
 
 
