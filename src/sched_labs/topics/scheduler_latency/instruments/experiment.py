@@ -82,10 +82,11 @@ def compared(run: Run, *, cpu: int | None = None, duration_s: float | None = Non
     another program that never sleeps; `queue`, three threads of one program that never sleep.
 
     Data: one row per trial, condition and instrument: waits, wait_ns (their sum), p50_ns, p99_ns (missing
-    without a histogram), window_ns.  own_clock is how late the thread ran after its time with a timer slack
+    without a histogram), window_ns.  bpf of `queue` counts the waits of threads that lost the CPU, and not
+    those of the start.  own_clock is how late the thread ran after its time with a timer slack
     of 1 ns (in `queue`: the gaps in the workers' clocks), own_clock_slack the same with the slack that
     programs inherit; perf (in every third trial of `queue`, for root) is what perf sched latency makes of a
-    recording; psi is what /proc/pressure/cpu calls `some`, of the whole machine.
+    recording, the start in it; psi is what /proc/pressure/cpu calls `some`, of the whole machine.
 
     Facts: slack_ns, the timer slack that programs inherit here.
     """
@@ -144,15 +145,18 @@ def _trial(
         rows = _own(condition, records)
         window_ns = rows[0]["window_ns"]
         if waits is not None:
-            data = waits.data
+            # In the queue the others count from the common start on: how the workers are woken for it is no
+            # wait of theirs, and neither are the waits of the thread that starts them.
+            cause = "preempted" if condition == "queue" else None
+            data = waits.data if cause is None else waits.data[waits.data["cause"] == cause]
             middle = (data["bin_low_ns"] + data["bin_high_ns"]) / 2
             rows.append(
                 {
                     "instrument": "bpf",
-                    "waits": waits.total,
+                    "waits": int(data["waits"].sum()),
                     "wait_ns": float((middle * data["waits"]).sum()),
-                    "p50_ns": waits.quantile_ns(0.5),
-                    "p99_ns": waits.quantile_ns(0.99),
+                    "p50_ns": waits.quantile_ns(0.5, cause),
+                    "p99_ns": waits.quantile_ns(0.99, cause),
                     "window_ns": window_ns,
                 }
             )

@@ -29,7 +29,7 @@ from sched_labs.steer import placement, policies
 NEIGHBOURS = ("nobody", "packets", "files")
 BETTER_NICE = -10
 INTERVAL_S = 0.05  # between two snapshots of the probe
-LEAD_S = 0.02  # the neighbour is at work by then
+LEAD_S = 0.02  # by twice this the neighbour works longer than the victim: before it, and after it
 LONGEST_S = 60.0
 PARTS = (*OCCUPANTS, "over_it")
 
@@ -44,7 +44,8 @@ def summarise(result: Result) -> pd.DataFrame:
     ms_per_s, ms_per_s_lo, ms_per_s_hi   lost in each second: median over the trials, 95 % interval; without
                                    BPF missing but for unattributed and over_it
     softirqs_per_s                 network softirqs that began on the CPU; missing where it is not told
-    units_per_s                    datagrams that the neighbour received, or KiB that it wrote; median
+    units_per_s                    datagrams that the neighbour received, or KiB that it wrote, by the time
+                                   for which it worked, a little longer than the victim; median
     attributed                     whether the waits are attributed at all (that needs the BPF probe)
     """
     trials = result.tables["trials_counted"]
@@ -55,6 +56,7 @@ def summarise(result: Result) -> pd.DataFrame:
         data = result.data[(result.data["neighbour"] == neighbour) & (result.data["nice"] == nice)]
         # Runs of earlier versions do not say for how long they counted softirqs.
         window_ns = counted.get("softirqs_window_ns", counted["window_ns"])
+        worked_ns = counted["window_ns"] + 2e9 * LEAD_S  # for how long the neighbour did
         for part in PARTS:
             of_part = data[data["part"] == part].set_index("trial")["part_ns"]
             known = attributed or part in ("unattributed", "over_it")
@@ -69,7 +71,7 @@ def summarise(result: Result) -> pd.DataFrame:
                     "softirqs_per_s": float((1e9 * counted["softirqs"] / window_ns).median())
                     if counted["softirqs"].notna().all()
                     else math.nan,
-                    "units_per_s": float((1e9 * counted["units"] / counted["window_ns"]).median()),
+                    "units_per_s": float((1e9 * counted["units"] / worked_ns).median()),
                     "attributed": attributed,
                 }
             )
@@ -212,7 +214,7 @@ def _measure(
             neighbour = stack.enter_context(_started(name, duration_s))
             placement.pin(neighbour.tids, [cpu])
             neighbour.go()
-            time.sleep(LEAD_S)
+            time.sleep(LEAD_S / 2)  # the victim begins 20 ms after it is let go (burn.c)
         began, before = time.monotonic_ns(), softirqs(cpu)
         victim.go()
         records = list(victim.records())

@@ -178,7 +178,9 @@ def summarise_rates(result: Result) -> pd.DataFrame:
     observer                      none, ours, ours_attributed, runqlat, runqlat-bpfcc, perf
     burst_us                      what a thread computes between two switches
     switches_per_s                how often the two threads took turns without an observer, median
-    ns_per_round                  CPU time of a burst and a switch, median
+    ns_per_round                  CPU time of a burst and a switch, median; the program's own looks at its
+                                  clock and its switches are in it, so slower_percent is too low, by a
+                                  part that grows as bursts get shorter
     added_ns, added_lo_ns, added_hi_ns   what the observer adds to it, median and 95 % interval
     slower_percent, slower_lo_percent, slower_hi_percent   the same as a part of the time without an observer
     trials                        how many

@@ -307,7 +307,8 @@ def hog(run: Run, *, trials: int | None = None, real_time_s: float | None = None
 
     trials       how often each pair is measured; the pairs take turns
     real_time_s  how long a real-time hog may run; at most 3 s.  The kernel's own protection works in periods
-                 of a second, so shorter runs say less.
+                 of a second, so shorter runs say less, and one of no whole number of seconds shows another
+                 share than the kernel keeps free: 50 ms in 1.1 s are 4.5 %, not 5 %.
 
     The machine stays usable: the CPU is not the only one (the pairs with a real-time hog are left out, with a
     note, where there is one CPU), the kernel's throttling and fair server stay as they are, a watchdog of
