@@ -363,8 +363,8 @@ CASES: list[Case] = [
     ("000-025", FAILS, [back(MIB, left=1.0), back(4 * MIB, left=0.0)], "4 MiB"),
     ("000-025", UNKNOWN, [back(16 * KIB, left=0.0)], "No set of 10,000 lines"),
     ("000-025", UNKNOWN, [back(MIB, left=0.04) | {"lines": MIB // 128}], "No set of 10,000 lines"),
-    ("000-025", FAILS, [back(MIB, left=0.53)], "of the first is left (interval 48% to 58%)"),
-    ("000-025", HOLDS, [back(MIB, left=0.96)], "of the first is left (interval 91% to 101%)"),
+    ("000-025", FAILS, [back(MIB, left=0.53)], "of the first block is left (interval 48% to 58%)"),
+    ("000-025", HOLDS, [back(MIB, left=0.96)], "of the first block is left (interval 91% to 101%)"),
     ("000-025", UNKNOWN, [back(MIB, left=0.88)], "spans 90%"),
     (
         "000-025",
@@ -514,6 +514,7 @@ CASES: list[Case] = [
     ("000-056", UNKNOWN, [script(2 * MIB), script(64 * MIB, 10.5)], "2 MiB, not 16 KiB"),
     ("000-051", FAILS, [script(), script(64 * MIB, 30)], "and 30.0 ns with 64 MiB"),
     ("000-051", HOLDS, [script(tax=0.1, half=0.1), script(64 * MIB, 30)], "0.1 ns with 16 KiB"),
+    ("000-051", FAILS, [script(), script(2 * MIB, 30), script(64 * MIB, 5)], "and 30.0 ns with 2 MiB"),
     ("000-051", UNKNOWN, [script(tax=0.1, half=0.1), script(64 * MIB, 30, floor=40)], "span a tenth"),
     ("000-051", UNKNOWN, [script(2 * MIB), script(64 * MIB, 30)], "2 MiB, not 16 KiB"),
     ("000-051", UNKNOWN, [script(tax=2, half=3), script(64 * MIB, 20)], "span a tenth"),

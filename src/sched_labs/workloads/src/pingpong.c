@@ -74,6 +74,7 @@ static void futex_wait(int me)
         futex(FUTEX_WAIT, (uint32_t)!me); /* sleeps only while it is still the other side's turn */
 }
 
+/* For every hand-over.  In an exchange a waker whose partner preempts it finds the turn back, and does not wait. */
 static void futex_alone(void)
 {
     futex(FUTEX_WAKE, 1);                            /* nobody waits */

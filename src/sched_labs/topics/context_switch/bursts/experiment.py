@@ -91,11 +91,14 @@ def spacing(
     hand_overs         of a block of bursts; default: by profile, and a multiple of the longest burst; a block
                        of evenly spaced ones has a quarter of them
     trials             how often each pattern is measured alone and then with the partner, each time with new
-                       processes and new memory
+                       processes and new memory; before alone the set is walked 32 times or for 150 ms, which
+                       is not recorded
 
     Data: one row per block: burst, stint_lines, trial, condition (alone or after_switch), hand_overs; and
     per hand-over walk_ns (what the victim walks) and away_ns (the hand-over, or the same system calls alone).
-    Both are those of the block's median burst: one that another program interrupted does not count.
+    Both are those of the block's median burst: one of many that another program interrupted does not count.
+    A block of the longest bursts may have only one or two, in which an interruption stays: there the median
+    over the trials has to leave it out.
     """
     survey = machine.survey()
     line = survey.line_bytes

@@ -113,6 +113,8 @@ def matrix(
     Data: one row per trial, turn and `condition`, alone or exchange: elapsed_ns, cpu_ns (both sides), the
     kernel's counts voluntary_switches and involuntary_switches, and migrations (sched_getcpu after every
     hand-over).
+    By futex, alone asks to wait at every hand-over; a waker that its partner preempts finds the turn back
+    and does not ask.  Where voluntary switches are fewer than hand-overs, net is too small by those calls.
     Method: lmbench's and perf's ping-pong, with the baseline subtracted and the switches counted.
     """
     home = placement.quiet_cpu()

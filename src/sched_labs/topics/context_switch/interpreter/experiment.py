@@ -52,6 +52,10 @@ def summarise(result: Result) -> pd.DataFrame:
     switches_per_call              of two threads that yield, as the kernel counted them
     voluntary_share                the part of those that the kernel calls voluntary
     trials
+
+    In two_ns and speedup, threads of an interpreter with a lock alternate only where one's steps outlast its
+    switch interval, 5 ms; else the second begins when the first has ended.  Unpinned, CPU time may lack up to
+    a tick of a thread that ends on another CPU; ratio and speedup are wall time.
     """
     rows = []
     every = result.parameters["every"]
@@ -115,7 +119,8 @@ def script(
     """Run the script of the literature, for several buffers, on one CPU; and once unpinned.
 
     buffers_bytes  what each thread walks, one byte every 64; default: 16 KiB, 2 MiB, 64 MiB
-    steps          of each thread and round
+    steps          of each thread and round; with fewer than a buffer has strides, a round does not come back
+                   to any line, and what it reads has no warmth to lose
     every          steps between two calls of sched_yield in the rounds that yield
     trials         how often the script is started for each buffer; in each start the four conditions take two
                    turns, there and back

@@ -7,14 +7,15 @@ import pandas as pd
 from sched_labs.claims.base import FAILS, HOLDS, WEB_COURSE, CannotTell, Claim, Verdict, ns, size
 from sched_labs.claims.helpers import within
 
-AS_SLOW = 0.9  # of the first access' extra time
+AS_SLOW = 0.9  # of the extra time of the first accesses, a block's mean
 
 
 def _first_10k_slow(table: pd.DataFrame) -> Verdict:
-    """Statistic: what is left of the first access' extra time around the 10,000th, of sets of 10,000 lines.
+    """Statistic: what is left of the first block's extra time around the 10,000th, of sets of 10,000 lines.
     Control: the same walk after no switch, of which `seen` stands clear.
     Design: a set of fewer lines has seen each of them again long before, and says nothing of first accesses.
-    Opponent: with a tenth of the extra time gone an access still counts as slow as the first.
+    Opponent: with a tenth of the extra time gone an access still counts as slow as the first, and the first
+    block's mean is a little below the very first access.
     """
     found = table[table.seen & table.left_at_10k_ratio.notna() & (table.lines >= 10_000)]
     if found.empty:
@@ -28,7 +29,7 @@ def _first_10k_slow(table: pd.DataFrame) -> Verdict:
     row = soonest if refuted else found.sort_values("left_at_10k_lo_ratio").iloc[0]
     reason = (
         f"{size(row.working_set_bytes)}: around the 10,000th access {row.left_at_10k_ratio:.0%} of the extra "
-        f"time of the first is left "
+        f"time of the first block is left "
         f"(interval {row.left_at_10k_lo_ratio:.0%} to {row.left_at_10k_hi_ratio:.0%})."
     )
     if (found.left_at_10k_lo_ratio >= AS_SLOW).all():
@@ -42,8 +43,8 @@ def _warm_in_50_to_500_us(table: pd.DataFrame) -> Verdict:
     """Statistic: time until a block of a set is within 5 %, by interval.  Control: the same blocks without a
     switch.  Design: every size, for the sentence names none: one set on the other side of a limit refutes it,
     one that had not recovered by then, too.
-    Opponent: another limit than 5 % gives another time; a set that was not seen to recover, too slow for the
-    run or hidden by its noise, leaves it open.
+    Opponent: another limit than 5 % gives another time, and so would accesses without their draws; a set that
+    was not seen to recover, too slow for the run or hidden by its noise, leaves it open.
     """
     least, most = 50_000, 500_000
     slow = table[table.seen & ~table.recovered & (table.recovered_lo_ns > most)]

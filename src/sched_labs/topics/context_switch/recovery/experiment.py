@@ -4,6 +4,10 @@ The warm-up sweep says what a whole pass costs more.  Here the victim looks at i
 accesses instead, so that one sees the time per access fall back to what it was.  The accesses are drawn at
 random from the set, with repetition: a program comes back to some of its data at once and to some much later,
 and the last part of a set takes the longest to be met again.
+
+An access is the drawing of a line and the read of it.  The draw depends on the read before it, so its time,
+two multiplications and a little more, is part of every access, alone and after the switch: differences of the
+two are the reads' own, ratios are smaller than those of the reads without their draws.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from sched_labs.run import memory, starts
 from sched_labs.run.base import Instrument, Run, experiment
 from sched_labs.steer import placement
 
-NEAR = 0.05  # "recovered" means that an access takes at most so much longer than alone
+NEAR = 0.05  # "recovered" means that an access takes at most so much longer than alone, its draw in both
 ROUNDS = 12  # how many accesses per line of the set are followed, or more in a small one
 BLOCKS = 64  # in how many blocks
 FEWEST_READS = 256  # a block of fewer would measure the clock
@@ -35,8 +39,8 @@ def summarise(result: Result) -> pd.DataFrame:
     working_set_bytes            what the victim walks
     lines                        the same in cache lines
     partner_bytes                what the partner touched
-    alone_ns_per_access          an access when nothing switched
-    first_ratio                  the first block after the switch against alone
+    alone_ns_per_access          an access when nothing switched: a draw and a read
+    first_ratio                  the first block after the switch against alone, the draws in both
     extra_ns                     what the switch cost the victim over all blocks
     seen                         all of the first block's interval lies above the noise floor: it is slower
     floor_ratio                  by how much alone differs from alone, as a share of alone
@@ -46,7 +50,9 @@ def summarise(result: Result) -> pd.DataFrame:
     recovered                    false: it had not happened when the last block ended
     left_at_10k_ratio, left_at_10k_lo_ratio, left_at_10k_hi_ratio   what an access costs more around the
                                  10,000th, as a share of what it costs more in the first block; missing where
-                                 so many were not made
+                                 so many were not made, or a block has more than 3,333.  The first block is
+                                 a mean: its last accesses find some lines again, so the share is a little
+                                 larger than that of the very first access would be
     trials
     """
     line = int(result.parameters["line_bytes"])

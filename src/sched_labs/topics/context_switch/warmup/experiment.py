@@ -46,7 +46,8 @@ def summarise(result: Result) -> pd.DataFrame:
                                   look at the clock: smaller differences are not seen
     seen                          all of extra's interval lies beyond the floor
     kernel_extra_ns               the same when the partner touches nothing: what the kernel displaced
-    alone_ns_per_line             alone_ns per cache line: which level of the hierarchy holds the set
+    alone_ns_per_line             alone_ns per cache line: which level of the hierarchy holds the set; one
+                                  look at the clock is in it, which counts where the lines are few
     past_last_level               the set is larger than the last-level cache; false where that is unknown
     direct_ns, direct_lo_ns, direct_hi_ns   half of (hand over and back - same calls alone), partner idle
     trials
@@ -182,7 +183,8 @@ def sweep(
                         again and again, until it has made as many touches
     trials              how often each size is measured, each time with new processes and new memory; within
                         a trial the conditions take turns, there and back; sets beyond four second-level
-                        caches, whose walk is long, have one turn only
+                        caches, whose walk is long, have one turn only, in which alone is the first; before
+                        the first turn the set is walked 32 times or for 150 ms, which is not recorded
     seed                of the random order
     events              counted by the victim while it walks and nowhere else; default: misses, cycles and
                         instructions as far as this machine counts them
