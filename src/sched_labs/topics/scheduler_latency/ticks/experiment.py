@@ -46,13 +46,14 @@ def summarise(result: Result) -> pd.DataFrame:
     in_phase_p50_ns        half of the regular gaps are not longer: at each of the period's points in time the
                            longest gap within a twentieth of a period counts as the regular one
     tick_ns                1 / HZ as the machine survey measured it; missing if unknown
-    timer_interrupts       interrupts of the CPU's own timer while it was measured; missing where not told
+    timer_interrupts       interrupts of the CPU's own timer, from before the thread computes until its
+                           records have been read: some more than in duration_ns; missing where not told
     device_interrupts      interrupts of devices on this CPU, likewise
     arch, hypervisor       the processor's architecture and what is below this kernel, which decide what
                            tracepoint its timer passes
     interrupts_per_period  the CPU's own timer interrupts for each period of the gaps: about one where these
-                           are this kernel's ticks, fewer where a hypervisor takes the CPU away in a period
-                           of its own; missing without either
+                           are this kernel's ticks, and too many by those around a trial; fewer where a
+                           hypervisor takes the CPU away in a period of its own; missing without either
     switches               times that the thread was switched out
     """
     data, known = result.data, result.parameters | result.facts
