@@ -149,10 +149,18 @@ PAIR_CASES: list[Case] = [
 
 
 def node(
-    ratio: float, mib: float = 64, distance: float = 20, *, local: bool = False, half: float = 0.01
+    ratio: float,
+    mib: float = 64,
+    distance: float = 20,
+    *,
+    local: bool = False,
+    half: float = 0.01,
+    cache_mib: float = 32,
 ) -> Row:
-    return {"working_set_bytes": int(mib * MIB), "local": local, "firmware_distance": distance} | spread(
-        "slowdown_ratio", ratio, half
+    return (
+        {"working_set_bytes": int(mib * MIB), "local": local, "firmware_distance": distance}
+        | {"largest_cache_bytes": cache_mib * MIB}
+        | spread("slowdown_ratio", ratio, half)
     )
 
 
@@ -161,11 +169,14 @@ NODE_CASES: list[Case] = [
     ("000-119", HOLDS, [LOCAL, node(1.08, 0.5), node(1.08)], "with 512 KiB (interval 1.07 to 1.09), 1.08"),
     ("000-119", FAILS, [LOCAL, node(1.0, 0.5), node(1.7)], "with 512 KiB (interval 0.99 to 1.01), 1.70"),
     ("000-119", UNKNOWN, [LOCAL, node(1.12)], "spans 4% or 12%: a load from another node takes 1.12"),
+    ("000-119", UNKNOWN, [LOCAL, node(1.0, 0.5), node(1.7, cache_mib=33)], "of the largest cache, 33"),
     ("000-119", UNKNOWN, [LOCAL], "one memory node"),
     ("numa-distance", HOLDS, [LOCAL, node(1.0, 0.5), node(2.0)], "the firmware says 2 times"),
     ("numa-distance", FAILS, [LOCAL, node(1.4)], "(interval 1.39 to 1.41); the firmware says 2 times"),
     ("numa-distance", FAILS, [LOCAL, node(2), node(1.4, distance=30)], "takes 1.40 times"),
     ("numa-distance", FAILS, [LOCAL, node(2), node(1.4, distance=30)], "the firmware says 3 times"),
+    ("numa-distance", HOLDS, [LOCAL, node(2.0, cache_mib=np.nan)], "the firmware says 2 times"),
+    ("numa-distance", UNKNOWN, [LOCAL, node(2.0, 63)], "The largest set, 63 MiB, is smaller than two"),
     ("numa-distance", UNKNOWN, [LOCAL, node(1.8)], "a tenth less or a tenth more: a load"),
     ("numa-distance", UNKNOWN, [LOCAL, node(1.8, distance=np.nan)], "tells no distances"),
     ("numa-distance", UNKNOWN, [LOCAL], "one memory node"),

@@ -28,6 +28,7 @@ def summarise(result: Result) -> pd.DataFrame:
     local                       the memory is of the CPU's own node
     slowdown_ratio, slowdown_lo_ratio, slowdown_hi_ratio   over local memory, paired by trial; missing there
     pages_there_share           the part of the pages that the kernel says are on that node; missing if untold
+    largest_cache_bytes         of this machine; missing if unknown
     trials
     """
     distances = {
@@ -35,6 +36,8 @@ def summarise(result: Result) -> pd.DataFrame:
         for a, row in result.facts["firmware_distances"].items()
         for b, value in row.items()
     }
+    known = [result.machine.get(key) for key in ("l1d_bytes", "l2_bytes", "l3_bytes")]
+    cache = max((float(size) for size in known if isinstance(size, int | float)), default=np.nan)
     rows = []
     for (size, cpu_node), part in result.data.groupby(["working_set_bytes", "cpu_node"], sort=False):
         each = part.assign(load=part["elapsed_ns"] / part["loads"]).pivot(
@@ -57,6 +60,7 @@ def summarise(result: Result) -> pd.DataFrame:
                     "local": local,
                     **stats.in_columns("slowdown", "ratio", ratio),
                     "pages_there_share": float((of["pages_there"] / of["pages"]).iloc[0]),
+                    "largest_cache_bytes": cache,
                     "trials": len(each[node].dropna()),
                 }
             )
@@ -82,7 +86,8 @@ def chase(
     """Walk memory of each node from a CPU of each node, in random order.
 
     working_sets_bytes  default: a set that fits into the second-level cache, where nodes make no difference,
-                        and one of four last-level caches, at most 64 MiB, in full 1 GiB
+                        and one of four last-level caches, at most 64 MiB, in full 1 GiB, or two such caches
+                        where that is more; never more than an eighth of the available memory for all nodes
     trials              how often; within a trial the nodes take turns, and their order turns round
     loads               how many loads are timed at once
     seed                of the random order
@@ -98,7 +103,11 @@ def chase(
     most = (memory.available(survey) or memory.UNKNOWN_AVAILABLE) // 8
     with_memory = [node.number for node in survey.nodes if node.memory_bytes is None or node.memory_bytes > 0]
     if working_sets_bytes is None:
-        far = {"tiny": 2 * second, "quick": min(4 * last, 64 * MIB), "full": min(4 * last, 1024 * MIB)}
+        far = {  # where four last-level caches are too much, two of them
+            "tiny": 2 * second,
+            "quick": min(4 * last, max(2 * last, 64 * MIB)),
+            "full": min(4 * last, max(2 * last, 1024 * MIB)),
+        }
         room = most // max(1, len(with_memory))
         sizes = sorted({max(4096, min(second // 2, room)), max(4096, min(far[run.profile], room))})
     else:
