@@ -14,8 +14,9 @@
  *     request number=0 thread=1 arrival_ns=... start_ns=... end_ns=...   times count from the common start;
  *                                                    start_ns=-1 end_ns=-1 thread=-1: arrived, and nobody took it
  *     worker thread=0 served=... cpu_ns=... voluntary=... involuntary=... wait_ns=... timeslices=...
- *                                                    wait_ns, timeslices: run delay and times switched in, from
- *                                                    /proc/thread-self/schedstat; 0 where the kernel does not keep them
+ *                                                    wait_ns, timeslices: run delay and times switched in since the
+ *                                                    start, from /proc/thread-self/schedstat; 0 where the kernel does
+ *                                                    not keep them
  *     service arrived=... completed=... waiting=... elapsed_ns=... began_ns=...   arrived is what was due until the
  *                                                    end; completed is what the threads counted, each for itself;
  *                                                    began_ns is the common start on the monotonic clock
@@ -24,6 +25,7 @@
  * At the end of --duration-ms no thread begins another request; what has begun is finished.
  */
 #include "lab.h"
+#include "schedstat.h"
 #include "work.h"
 
 #include <getopt.h>
@@ -46,8 +48,9 @@ static struct request {
 
 static struct worker {
     _Atomic pid_t tid;
-    long served, wait_ns, timeslices;
+    long served;
     struct lab_tally tally;
+    struct schedstat scheduled;
 } workers[MOST_THREADS];
 
 static pthread_barrier_t gate;
@@ -140,18 +143,16 @@ static void *be_worker(void *argument)
     me->tid = lab_tid();
     pthread_barrier_wait(&gate);
     lab_sleep_until(start_ns);
+    struct schedstat first = schedstat_now(); /* the waits before the start are no request's */
     struct lab_tally before = lab_tally_now();
     if (plan.arrivals == CLOSED)
         closed_loop(thread);
     else
         open_loop(thread);
     me->tally = lab_tally_since(before);
-    FILE *file = fopen("/proc/thread-self/schedstat", "re");
-    if (file) {
-        if (fscanf(file, "%*d %ld %ld", &me->wait_ns, &me->timeslices) != 2)
-            me->wait_ns = me->timeslices = 0;
-        fclose(file);
-    }
+    struct schedstat last = schedstat_now();
+    me->scheduled.wait_ns = last.wait_ns - first.wait_ns;
+    me->scheduled.timeslices = last.timeslices - first.timeslices;
     return NULL;
 }
 
@@ -185,8 +186,9 @@ static void report(int64_t elapsed_ns)
     for (long i = 0; i < plan.threads; i++) {
         const struct worker *w = &workers[i];
         printf("worker thread=%ld served=%ld cpu_ns=%" PRId64 " voluntary=%" PRId64 " involuntary=%" PRId64
-               " wait_ns=%ld timeslices=%ld\n",
-               i, w->served, w->tally.cpu_ns, w->tally.voluntary, w->tally.involuntary, w->wait_ns, w->timeslices);
+               " wait_ns=%" PRId64 " timeslices=%" PRId64 "\n",
+               i, w->served, w->tally.cpu_ns, w->tally.voluntary, w->tally.involuntary, w->scheduled.wait_ns,
+               w->scheduled.timeslices);
         completed += w->served;
     }
     printf("service arrived=%ld completed=%ld waiting=%ld elapsed_ns=%" PRId64 " began_ns=%" PRId64 "\n", arrived,
