@@ -41,6 +41,16 @@ public class Runtimes {
         System.out.println("stat " + Files.readString(Path.of(path)).strip().replace(' ', '=').replace('\n', ' '));
     }
 
+    static String periods(String path) throws Exception {
+        return Files.readString(Path.of(path)).lines().filter(line -> line.startsWith("nr_periods")).findAny().get();
+    }
+
+    /** Returns when a period of the quota begins, so that a whole number of them has as many quotas. */
+    static void waitForAPeriod(String path) throws Exception {
+        String before = periods(path);
+        while (periods(path).equals(before)) { }
+    }
+
     /** Reads the line that starts us; ends the program when whoever started it has gone. */
     static void endWithStandardInput() throws Exception {
         while (System.in.read() != '\n') { }
@@ -68,6 +78,7 @@ public class Runtimes {
         Thread.sleep(200);                // periods in which a group pays for what starting Java took
         long[] units = new long[cpus], latencies = new long[(int) ((duration + gap - 1) / gap)];
         Thread[] threads = new Thread[cpus + 1];
+        waitForAPeriod(words[0]);
         stat(words[0]);
         long start = System.nanoTime();
         for (int i = 0; i < cpus; i++) {

@@ -106,7 +106,8 @@ def quota(
     trials, duration_ms   how often each program is started with each number of threads, and for how long
 
     One thread answers requests; the others work in the background as much as they can.  Python has processes
-    in the place of threads.  The programs may use all CPUs that this process may.
+    in the place of threads.  The programs may use all CPUs that this process may.  Each starts when a period
+    begins, so that duration_ms of whole periods has as many quotas.
 
     Data: one row per request: runtime, setting, trial, due_ns, latency_ns (from when it was due).  The table
     blocks has one row per start: runtime, setting, trial, threads, elapsed_ns, background_ns (work done, in

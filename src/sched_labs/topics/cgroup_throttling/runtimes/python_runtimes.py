@@ -4,9 +4,10 @@
 
 This process answers requests, each a fixed amount of work, due every GAP_US whether or not the last one is
 done.  Beside it CPUS processes (0: as many as os.cpu_count() says) work in the background until the end:
-processes, because threads of one interpreter take turns.  TURNS of the loop are a millisecond's work;
-with 0 the program only measures how many are.  The records are those of runtimes.go, where TURNS are a
-microsecond's: one of Python's takes tenths of that.
+processes, because threads of one interpreter take turns.  With TURNS 0 the program only measures how many
+turns of the loop are a millisecond's work.  With any other it measures that, too, and goes by it: the speed
+of an interpreter differs from one start to the next.  The records are those of runtimes.go, where turns are
+a microsecond's: one of Python's takes tenths of that.
 
 It speaks the workloads' protocol and uses nothing of this package, so that it starts quickly.
 """
@@ -61,8 +62,20 @@ def stat(path: str) -> None:
     print("stat", *(line.replace(" ", "=") for line in Path(path).read_text().splitlines()))
 
 
-def work_in_background(start: int, duration: int, turns: int, units: MutableSequence[int], me: int) -> None:
-    """Units of work until the end; how many, in units[me]."""
+def wait_for_a_period(path: str) -> None:
+    """Returns when a period of the quota begins, so that a whole number of them has as many quotas."""
+
+    def periods() -> str:
+        return Path(path).read_text().partition("nr_periods")[2].partition("\n")[0]
+
+    before = periods()
+    while periods() == before:
+        pass
+
+
+def work_in_background(gate: int, duration: int, turns: int, units: MutableSequence[int], me: int) -> None:
+    """Units of work from the start that comes out of the gate until the end; how many, in units[me]."""
+    start = int.from_bytes(os.read(gate, 8), "little")
     while time.monotonic_ns() - start < duration:
         work(UNIT_US * turns // 1000)
         units[me] += 1
@@ -74,20 +87,26 @@ def main() -> None:
     end_with_standard_input()
     cpus = given or os.cpu_count() or 1
     print(f"seen cpus={cpus} version={platform.python_version()}")
+    measured = calibrate()
     if not turns:
-        print(f"work turns={calibrate()}\ndone")
+        print(f"work turns={measured}\ndone")
         return
+    turns = measured
     duration, gap = 1_000_000 * duration_ms, 1000 * gap_us
     around = multiprocessing.get_context("fork")
     units = around.Array("q", cpus, lock=False)
-    stat(sys.argv[1])
-    start = time.monotonic_ns()
+    gate, opened = os.pipe()
     workers = [
-        around.Process(target=work_in_background, args=(start, duration, turns, units, number), daemon=True)
+        around.Process(target=work_in_background, args=(gate, duration, turns, units, number), daemon=True)
         for number in range(cpus)
     ]
     for worker in workers:
         worker.start()
+    time.sleep(0.05)  # for the last of them to be there
+    wait_for_a_period(sys.argv[1])
+    stat(sys.argv[1])
+    start = time.monotonic_ns()
+    os.write(opened, start.to_bytes(8, "little") * cpus)  # one call lets all of them begin
     latencies = []
     for due in range(0, duration, gap):
         if (early := due - (time.monotonic_ns() - start)) > 0:

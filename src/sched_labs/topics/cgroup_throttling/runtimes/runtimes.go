@@ -2,6 +2,7 @@
 //
 //	runtimes CPU_STAT TURNS DURATION_MS GAP_US REQUEST_US
 //
+// CPU_STAT is the cpu.stat of its group, which has a quota: it starts with one of the quota's periods.
 // One goroutine answers requests, each a fixed amount of work, due every GAP_US whether or not the last one is done.
 // Beside it one goroutine for each CPU that Go counts works in the background until the end.  GOMAXPROCS is how many
 // of them all may run at once: where nobody sets it, Go asks the machine and, from 1.25 on, the control group.
@@ -60,6 +61,18 @@ func stat(path string) {
 	fmt.Println("stat", strings.NewReplacer(" ", "=", "\n", " ").Replace(strings.TrimSpace(string(text))))
 }
 
+// waitForAPeriod returns when a period of the quota begins, so that a whole number of them has as many quotas.
+func waitForAPeriod(path string) {
+	periods := func() string {
+		text, _ := os.ReadFile(path)
+		_, after, _ := strings.Cut(string(text), "nr_periods")
+		count, _, _ := strings.Cut(after, "\n")
+		return count
+	}
+	for before := periods(); periods() == before; {
+	}
+}
+
 func main() {
 	var number [4]int
 	for i := range number {
@@ -87,6 +100,7 @@ func main() {
 	latencies := make([]time.Duration, 0, duration/gap)
 	units := make([]int, cpus)
 	var all sync.WaitGroup
+	waitForAPeriod(os.Args[1])
 	stat(os.Args[1])
 	start := time.Now()
 	for worker := range cpus {
