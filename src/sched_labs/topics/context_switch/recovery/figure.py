@@ -75,7 +75,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             handles.append(ax.axvline(ns, label=label, **dashed()))
         drawing.legend(handles=handles, loc="outside upper left", ncols=2)
         ax.set_xlabel("time since the thread is back on its CPU")
-        ax.set_ylabel("time per access (draw and read), against alone")
+        ax.set_ylabel("draw and read, against alone")
     return Figure(
         drawing,
         alt=_alt(sets),
