@@ -83,8 +83,9 @@ def residents(
     trials, duration_s   how often, and for how long each
 
     Data: one row per condition, trial and resident: kind, name, events, cpu_ns (missing for all but kernel
-    threads), elapsed_ns.  What did not happen in any trial is left out, except the kernel threads that are
-    bound to this CPU.  The parameters also hold cpu; the fact tick_free is whether it runs without a tick.
+    threads), elapsed_ns (for kernel threads a little longer: from one look at all of them to the other).
+    What did not happen in any trial is left out, except the kernel threads that are bound to this CPU.  The
+    parameters also hold cpu; the fact tick_free is whether it runs without a tick.
     """
     checks.words("conditions", conditions, CONDITIONS)
     cpu = placement.quiet_cpu() if cpu is None else cpu
@@ -127,9 +128,10 @@ def residents(
 
 def _complete(data: pd.DataFrame) -> pd.DataFrame:
     """With a row of no events for who was there in other trials only: threads of the kernel come and go."""
-    whole = data.groupby(["condition", "trial"])["elapsed_ns"].first().reset_index()
+    whole = data.groupby(["condition", "trial"])["elapsed_ns"].first().rename("block_ns").reset_index()
     every = whole.merge(data[["kind", "name"]].drop_duplicates(), how="cross")
-    full = every.merge(data.drop(columns="elapsed_ns"), how="left", on=["condition", "trial", "kind", "name"])
+    full = every.merge(data, how="left", on=["condition", "trial", "kind", "name"])
+    full["elapsed_ns"] = full["elapsed_ns"].fillna(full.pop("block_ns")).astype(int)
     absent = full["events"].isna()
     full.loc[absent & (full["kind"] == "kernel_thread"), "cpu_ns"] = 0.0
     full["events"] = full["events"].fillna(0).astype(int)
@@ -148,11 +150,15 @@ def _block(condition: str, cpu: int, duration_s: float) -> list[dict[str, Any]]:
                 group.isolate()
         else:
             placement.pin(burn.tids, [cpu])
-        threads_before, before, begin_ns = bound_threads(cpu), _counts(cpu), time.monotonic_ns()
+        look_ns, threads_before = time.monotonic_ns(), bound_threads(cpu)
+        before, begin_ns = _counts(cpu), time.monotonic_ns()
         records = burn.run()
-        # Longer than the thread computes: it starts in there, too.
-        elapsed = {"elapsed_ns": time.monotonic_ns() - begin_ns}
-        after, threads_after = _counts(cpu), bound_threads(cpu)
+        end_ns, after = time.monotonic_ns(), _counts(cpu)
+        looked_ns, threads_after = time.monotonic_ns(), bound_threads(cpu)
+        # Longer than the thread computes: it starts in there, too.  A look at all threads takes a while, so
+        # the time between them is from the middle of one to that of the other.
+        elapsed_ns = end_ns - begin_ns
+        between_ns = (looked_ns + time.monotonic_ns() - look_ns - begin_ns) // 2
     worker = next(record for record in records if record.kind == "worker")
     events = {key: (count - before.get(key, 0), np.nan) for key, count in after.items()}
     for tid, (name, switches, cpu_ns) in threads_after.items():
@@ -163,7 +169,8 @@ def _block(condition: str, cpu: int, duration_s: float) -> list[dict[str, Any]]:
         events["kernel_thread", name] = more
     events["anybody", "whoever took the CPU"] = (worker["involuntary"], np.nan)
     return [
-        {"kind": kind, "name": name, "events": count, "cpu_ns": cpu_ns} | elapsed
+        {"kind": kind, "name": name, "events": count, "cpu_ns": cpu_ns}
+        | {"elapsed_ns": between_ns if kind == "kernel_thread" else elapsed_ns}
         for (kind, name), (count, cpu_ns) in events.items()
     ]
 
