@@ -56,6 +56,12 @@ def test_a_hog_that_had_no_turn_before_it_was_let_go_moves_too() -> None:
     assert balance.spreading(seen, [0, 1], 1, 10 * MS)["first_ns"] == 6 * MS
 
 
+def test_a_hog_that_has_left_before_the_last_was_let_go_has_moved() -> None:
+    """They are let go one after the other: what it did before is negative, and its place is the new one."""
+    seen = balance.stays(stretches(*((hog, 1, -4, -1) for hog in range(3)), (0, 0, -0.01, 9), (1, 0, 20, 21)))
+    assert balance.spreading(seen, [0, 1], 1, 100 * MS) == {"moves": 2, "first_ns": 1, "spread_ns": 1}
+
+
 def test_windows_cut_stretches_at_their_ends() -> None:
     rows = balance.windows(stretches((0, 0, -50, 150), (1, 1, 90, 100)), 250 * MS)
     assert [(row["window"], row["hog"], row["cpu_ns"]) for row in rows] == [

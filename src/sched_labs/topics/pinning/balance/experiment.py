@@ -297,11 +297,12 @@ def spreading(
     where = dict.fromkeys(seen.hog, home)
     times: list[float] = []
     spread_ns = float("nan")
-    order = seen[seen.from_ns.between(1, watch_ns)].sort_values("from_ns")
+    order = seen[seen.from_ns <= watch_ns].sort_values("from_ns")
     for hog, cpu, ns in zip(order.hog, order.cpu, order.from_ns, strict=True):
         if cpu == where[hog]:
             continue
         where[hog] = cpu
+        ns = max(1, ns)  # they are let go one after the other: one may leave before the last of them is
         times.append(ns)
         on = list(where.values())
         left = [on.count(at) for who, at in where.items() if who >= kept]
