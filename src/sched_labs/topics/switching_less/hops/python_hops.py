@@ -28,20 +28,33 @@ def end_with_standard_input() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def by_asyncio(hops: int) -> None:
-    """sleep(0) hands over to the loop, which takes the other task."""
+Look = tuple[int, resource.struct_rusage]
+
+
+def look() -> Look:
+    """What has passed until now: time, and what this process used."""
+    return time.monotonic_ns(), resource.getrusage(resource.RUSAGE_SELF)
+
+
+def by_asyncio(hops: int) -> tuple[Look, Look]:
+    """sleep(0) hands over to the loop, which takes the other task.
+
+    Looks before and after: to make the loop and to close it is no hop.
+    """
 
     async def take_turns() -> None:
         for _ in range(hops // 2):
             await asyncio.sleep(0)
 
-    async def both() -> None:
+    async def both() -> tuple[Look, Look]:
+        before = look()
         await asyncio.gather(take_turns(), take_turns())
+        return before, look()
 
-    asyncio.run(both())
+    return asyncio.run(both())
 
 
-def by_greenlet() -> Callable[[int], None] | None:
+def by_greenlet() -> Callable[[int], tuple[Look, Look]] | None:
     """None where greenlet is not installed."""
     try:
         import greenlet  # type: ignore[import-untyped]
@@ -56,9 +69,11 @@ def by_greenlet() -> Callable[[int], None] | None:
 
     over = greenlet.greenlet(turn_back).switch
 
-    def play(hops: int) -> None:
+    def play(hops: int) -> tuple[Look, Look]:
+        before = look()
         for _ in range(hops // 2):
             over()
+        return before, look()
 
     return play
 
@@ -66,20 +81,18 @@ def by_greenlet() -> Callable[[int], None] | None:
 def main() -> None:
     """Play every way there is, in turns."""
     trials, hops = int(sys.argv[1]), int(sys.argv[2])
-    ways: dict[str, Callable[[int], None]] = {"asyncio": by_asyncio}
+    ways: dict[str, Callable[[int], tuple[Look, Look]]] = {"asyncio": by_asyncio}
     if play := by_greenlet():
         ways["greenlet"] = play
     end_with_standard_input()
     for trial in range(trials):
         for name, play in ways.items():
             play(hops // 10)
-            before, start = resource.getrusage(resource.RUSAGE_SELF), time.monotonic_ns()
-            play(hops)
-            elapsed, after = time.monotonic_ns() - start, resource.getrusage(resource.RUSAGE_SELF)
+            (start, before), (end, after) = play(hops)
             cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             voluntary, involuntary = after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw
             print(
-                f"hop by={name} trial={trial} hops={hops // 2 * 2} elapsed_ns={elapsed} "
+                f"hop by={name} trial={trial} hops={hops // 2 * 2} elapsed_ns={end - start} "
                 f"cpu_ns={int(1e9 * cpu)} voluntary={voluntary} involuntary={involuntary}"
             )
     print("done")

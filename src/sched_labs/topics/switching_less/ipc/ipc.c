@@ -153,9 +153,14 @@ static long waited_ns(void)
     return sscanf(text, "%*d %ld", &ns) == 1 ? ns : -1;
 }
 
+static void hand_over(void)
+{
+    sem_post(&helpers[PARTNER].go);
+    wait_on(&helpers[PARTNER].gone);
+}
+
 static void measure(long trial, enum condition condition, void **line)
 {
-    struct helper *partner = &helpers[PARTNER];
     int helper = helper_of(condition);
     long round = (long)(plan.set / plan.line);
     now = condition;
@@ -165,6 +170,9 @@ static void measure(long trial, enum condition condition, void **line)
         sem_post(&helpers[helper].go);
     for (int64_t under_way = lab_now_ns() + START_NS; lab_now_ns() < under_way;)
         line = walk_ring(line, PIECE_LINES);
+    bool hands_over = condition == SWITCHES || condition == BARE;
+    if (hands_over)
+        hand_over(); /* the first stint that is counted comes after one, as all others do */
     long waited = waited_ns(), lines = 0;
     struct lab_tally tally = lab_tally_now();
     lab_events_on(&events);
@@ -172,10 +180,8 @@ static void measure(long trial, enum condition condition, void **line)
     do {
         line = walk_ring(line, (size_t)plan.stint);
         lines += plan.stint;
-        if (condition == SWITCHES || condition == BARE) {
-            sem_post(&partner->go);
-            wait_on(&partner->gone);
-        }
+        if (hands_over)
+            hand_over();
     } while ((end = lab_now_ns()) < until);
     lab_events_off(&events);
     tally = lab_tally_since(tally);
