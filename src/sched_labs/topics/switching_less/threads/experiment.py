@@ -269,6 +269,10 @@ def _held(run: Run, trial: int, stack: int, count: int) -> dict[str, float]:
 def _look(pid: int) -> dict[str, float]:
     """Sizes of a process and of the machine, in bytes; missing where the kernel does not say."""
     found = _sizes(f"/proc/{pid}/status", _STATUS) | _sizes("/proc/meminfo", _MEMINFO)
+    # Up to 6.1 the kernel adds what a thread touches to VmRSS late: of one that sleeps, when it ends.
+    exact = _sizes(f"/proc/{pid}/smaps_rollup", {"Rss": "rss_bytes"})
+    if not np.isnan(exact["rss_bytes"]):
+        found |= exact
     # MemAvailable leaves out what lies ready on the CPUs' own lists, and that is tens of MiB just after many
     # threads have ended: the next ones would be built out of it, and cost nothing.
     kept = re.findall(r"^\s+count:\s+(\d+)", files.read(ZONES) or "", re.MULTILINE)
