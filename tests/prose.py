@@ -478,6 +478,8 @@ def large_machine(kind: str, given: dict[str, Any]) -> Result:
         run.data.loc[free, "moved_work_p50_ns"] = run.data.loc[free, "stayed_work_p50_ns"] + 5_000
     if kind == "packets.udp":  # larger pieces are cut into several softirqs
         _times(run, "way == 'segments' and batch > 1", net_rx=3)
+    if kind == "napi.threaded":  # work is no dearer without packets
+        _times(run, "way == 'none'", hog_cpu_ns=0.8)
     if kind == "own_program.watch" and given.get("trouble"):
         run.tables["findings"]["name"] = given["trouble"]
     return run

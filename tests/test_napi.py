@@ -55,7 +55,9 @@ def test_only_a_hog_that_runs_works(given: Result) -> None:
     assert (data.hog_steps[~data.hog] <= late).all() and (data.hog_steps[ran] > late).all()
     table = given.summary()
     assert table.hog_ns_per_packet[~table.hog].isna().all()
-    assert table.hog_ns_per_packet[table.hog].notna().all() == (data.hog_steps[data.way == "none"] > 0).any()
+    assert (
+        table.hog_lo_ns_per_packet[table.hog].notna().all() == (data.hog_steps[data.way == "none"] > 0).any()
+    )
 
 
 def test_a_hog_that_never_ran_has_no_speed(given: Result) -> None:
@@ -146,15 +148,17 @@ def test_a_machine_without_such_devices_is_lacking_and_a_way_is_left_out() -> No
 
 def constructed(charged: float, nobody: float = 0, lost: bool = False) -> Result:
     """A CONSTRUCTED run: 1,000 packets, a step of 100 ns, and so many ns charged or lost for each packet."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for trial in range(6):
-        quiet = {"way": "none", "sent": 0, "received": 0, "hog_steps": 500_000, "hog_cpu_ns": 50_000_000}
-        interrupt = {"way": "interrupt", "sent": 1000, "received": 1000, "hog_steps": 400_000,
-                     "hog_cpu_ns": 40_000_000 + 1000 * charged + trial}  # fmt: skip
+        quiet: dict[str, Any] = {"way": "none", "sent": 0, "received": 0, "sender_cpu_ns": 1e6,
+                                 "hog_steps": 500_000, "hog_cpu_ns": 50_000_000}  # fmt: skip
+        interrupt: dict[str, Any] = {"way": "interrupt", "sent": 1000, "received": 1000, "sender_cpu_ns": 5e6,
+                                     "hog_steps": 400_000,
+                                     "hog_cpu_ns": 40_000_000 + 1000 * charged + trial}  # fmt: skip
         for row in (quiet, interrupt):
             wait = 50_000_000 - row["hog_cpu_ns"] - 1000 * nobody * (row["way"] != "none")
             rows.append(row | {"hog": True, "trial": trial, "elapsed_ns": 50_000_000, "hog_wait_ns": wait,
-                               "sender_cpu_ns": 4e6, "receiver_cpu_ns": 1e6, "thread_cpu_ns": 0,
+                               "receiver_cpu_ns": 1e6, "thread_cpu_ns": 0,
                                "thread_wait_ns": 0, "p50_ns": 1e4,
                                "p99_ns": np.nan if lost and not trial else 4e4})  # fmt: skip
     return Result(kind="napi.threaded", data=pd.DataFrame(rows), machine={}, parameters={})
@@ -182,6 +186,24 @@ def test_without_an_account_of_waiting_no_time_is_told_as_nobodys() -> None:
     assert napi.payer(quiet) is None
 
 
+def test_a_charge_below_nothing_in_the_senders_call_makes_each_charge_a_lower_bound() -> None:
+    """CONSTRUCTED: `call` like `interrupt`, with a hog that is charged 500 ns less than nothing."""
+    run, call = constructed(1500), constructed(-500)
+    call.data = call.data[call.data.way != "none"].assign(way="call")
+    run.data = pd.concat([run.data, call.data], ignore_index=True)
+    row = run.summary().set_index("way").loc["interrupt"]
+    assert row.hog_lo_ns_per_packet == pytest.approx(1500, abs=0.01)
+    assert np.isnan(row.hog_ns_per_packet) and np.isnan(row.hog_hi_ns_per_packet)
+    assert napi.payer(run) == "the program that was interrupted"
+    assert "is not told" in run.plot().caption and "nan" not in run.plot().alt
+
+
+def test_beside_a_sender_on_the_same_core_the_hog_has_no_charge() -> None:
+    run = constructed(1500)
+    run.parameters["sender_shares_core"] = True
+    assert run.summary().hog_lo_ns_per_packet.isna().all() and napi.payer(run) is None
+
+
 def test_a_trial_that_lost_too_many_packets_has_no_p99_and_the_way_has_none() -> None:
     lost = constructed(1500, lost=True)
     assert np.isnan(lost.summary().p99_ns.iloc[0])
@@ -201,6 +223,11 @@ def way(
     return row
 
 
+def unlimited(row: dict[str, Any]) -> dict[str, Any]:
+    """The same where only a lower bound of what the hog is charged is known."""
+    return row | {"hog_ns_per_packet": np.nan, "hog_hi_ns_per_packet": np.nan}
+
+
 INTERRUPT = way("interrupt", charged=1500)
 CASES: list[Case] = [
     ("napi-own", FAILS, [INTERRUPT], "was charged 1.5 µs for each packet"),
@@ -210,7 +237,10 @@ CASES: list[Case] = [
     ("napi-own", UNKNOWN, [way("interrupt", charged=200)], "spans a limit"),
     ("napi-own", UNKNOWN, [way("interrupt", charged=-1000)], "without packets (interval −1.05 µs to"),
     ("napi-own", UNKNOWN, [way("thread")], "did not measure"),
-    ("napi-own", UNKNOWN, [way("interrupt", charged=np.nan)], "got no work done"),
+    ("napi-own", UNKNOWN, [way("interrupt", charged=np.nan)], "got none done"),
+    ("napi-own", FAILS, [unlimited(INTERRUPT)], "at least 1.45 µs for each packet"),
+    ("napi-own", UNKNOWN, [unlimited(way("interrupt", charged=20))], "no upper limit"),
+    ("napi-pays", UNKNOWN, [unlimited(INTERRUPT), unlimited(way("thread"))], "no upper limit"),
     ("napi-pays", HOLDS, [INTERRUPT, way("thread")], "the thread used 1 µs of its own. Up to 725 ns"),
     ("napi-pays", FAILS, [INTERRUPT, way("thread", charged=1500)], "1.5 µs for each packet"),
     ("napi-pays", UNKNOWN, [INTERRUPT, way("thread", charged=725)], "spans a limit"),

@@ -21,12 +21,24 @@ def _row(table: pd.DataFrame, way: str, *, hog: bool = True) -> pd.Series:
 
 
 def _charged(row: pd.Series) -> str:
+    if math.isnan(row.hog_hi_ns_per_packet):
+        return f"at least {ns(row.hog_lo_ns_per_packet)} for each packet"
     shown = "no CPU time that this run shows" if row.hog_lo_ns_per_packet <= 0 else ns(row.hog_ns_per_packet)
     return f"{shown} for each packet (interval {between(row, 'hog', 'ns_per_packet')})"
 
 
 def _need_a_charge(row: pd.Series, received: str) -> None:
     """CannotTell where the hog was charged less than nothing: then the blocks differ by something else."""
+    if math.isnan(row.hog_lo_ns_per_packet):
+        raise CannotTell(
+            "What a piece of the hog's work takes without packets is not known: it got none done, or shared "
+            "a core with the sender."
+        )
+    if math.isnan(row.hog_hi_ns_per_packet):
+        raise CannotTell(
+            "The hog's work took less CPU time with packets received in the sender's call, none of them on "
+            "the hog's CPU, than without packets: what it was charged has no upper limit in this run."
+        )
     if row.hog_hi_ns_per_packet < -TOLD_NS:
         raise CannotTell(
             f"The hog's work took less CPU time with packets received {received} than without packets "
@@ -41,14 +53,14 @@ def _only_its_own(table: pd.DataFrame) -> Verdict:
     that uses memory would also lose what it had in its caches.
     """
     row = _row(table, "interrupt")
-    if math.isnan(row.hog_lo_ns_per_packet):
-        raise CannotTell("In a block without packets the hog got no work done: there is nothing to compare.")
-    _need_a_charge(row, "by interrupt")
+    if not row.hog_lo_ns_per_packet > TOLD_NS:  # what is surely charged needs no upper limit
+        _need_a_charge(row, "by interrupt")
     reason = (
         f"for another program's packets one without packets was charged {_charged(row)}. "
         f"Up to {ns(TOLD_NS)} counts as none."
     )
-    return within(row.hog_lo_ns_per_packet, row.hog_hi_ns_per_packet, -float("inf"), TOLD_NS, reason)
+    most = float("inf") if math.isnan(row.hog_hi_ns_per_packet) else row.hog_hi_ns_per_packet
+    return within(row.hog_lo_ns_per_packet, most, -float("inf"), TOLD_NS, reason)
 
 
 def _paid_by_itself(table: pd.DataFrame) -> Verdict:
@@ -57,6 +69,8 @@ def _paid_by_itself(table: pd.DataFrame) -> Verdict:
     softirq charges nobody either there is nothing to mend.
     """
     row, interrupt = _row(table, "thread"), _row(table, "interrupt")
+    if math.isnan(row.hog_hi_ns_per_packet):
+        _need_a_charge(row, "by a thread")
     if not interrupt.hog_lo_ns_per_packet > TOLD_NS:
         free = -TOLD_NS <= interrupt.hog_hi_ns_per_packet <= TOLD_NS
         why = "Nor does it pay by interrupt" if free else "Whether it pays by interrupt is open"

@@ -41,11 +41,14 @@ def summarise(result: Result) -> pd.DataFrame:
     hog     whether a hog shares the receiver's CPU
     p50_ns, p50_lo_ns, p50_hi_ns, p99_ns, p99_lo_ns, p99_hi_ns   of all packets of a trial, from the call that
             sends one until the receiver has it; missing where so many were lost
-    sender_ns_per_packet, sender_lo_ns_per_packet, sender_hi_ns_per_packet   CPU time of the sending thread
+    sender_ns_per_packet, sender_lo_ns_per_packet, sender_hi_ns_per_packet   CPU time of the sending thread,
+            less what it uses in a block in which it only sleeps from burst to burst
     receiver_ns_per_packet, receiver_lo_ns_per_packet, receiver_hi_ns_per_packet   of the receiving thread
     thread_ns_per_packet, thread_lo_ns_per_packet, thread_hi_ns_per_packet   of the kernel's thread
     hog_ns_per_packet, hog_lo_ns_per_packet, hog_hi_ns_per_packet   CPU time that the hog was charged for
-            packets: with which it did none of its work; missing without it, as the next two
+            packets: with which it did none of its work; missing without it, as the next two.  Where a charge
+            of the way `call` is surely below zero, the blocks without packets are no baseline but a dearer
+            one: all charges are larger than they show then, and `lo` alone is given
     nobody_ns_per_packet, nobody_lo_ns_per_packet, nobody_hi_ns_per_packet   time in which the hog neither
             waited for a CPU nor was charged for one: interrupts, on a kernel that keeps them apart
     hog_wait_percent   of the time, the hog could run and had no CPU; missing, as nobody's time, where the
@@ -61,13 +64,17 @@ def summarise(result: Result) -> pd.DataFrame:
     quiet = data[data.way == "none"].set_index("trial")
     # Of this start, with no packet about; not known where other programs kept its CPU from the hog.
     speed = (quiet.hog_cpu_ns / quiet.hog_steps).where(quiet.hog_steps > 0).rename("step_ns")
+    if result.parameters.get("sender_shares_core"):
+        speed[:] = np.nan  # only a sender that sends takes speed from the hog: that is no charge
+    slept = quiet.sender_cpu_ns.rename("slept_ns")
     idle = ((quiet.elapsed_ns - quiet.hog_cpu_ns - quiet.hog_wait_ns) / quiet.elapsed_ns).rename("lost_share")
-    data = data[data.way != "none"].join(speed, on="trial").join(idle, on="trial")
+    data = data[data.way != "none"].join(pd.concat([speed, idle, slept], axis=1), on="trial")
     unworked = (data.hog_cpu_ns - data.hog_steps * data.step_ns) / data.sent
     uncharged = data.elapsed_ns * (1 - data.lost_share) - data.hog_cpu_ns - data.hog_wait_ns
     data["hog_ns_per_packet"] = unworked.where(data.hog)
     data["nobody_ns_per_packet"] = (uncharged / data.sent).where(data.hog)
-    for who in ("sender", "receiver", "thread"):
+    data["sender_ns_per_packet"] = (data.sender_cpu_ns - data.slept_ns) / data.sent
+    for who in ("receiver", "thread"):
         data[f"{who}_ns_per_packet"] = data[f"{who}_cpu_ns"] / data.sent
     rows = []
     for key, part in data.groupby(["hog", "way"], sort=False):
@@ -90,6 +97,9 @@ def summarise(result: Result) -> pd.DataFrame:
             }
         )
     table = pd.DataFrame(rows)
+    # In the sender's call no packet is received on the hog's CPU: it cannot be charged less than nothing.
+    if (table.hog_hi_ns_per_packet[table.way == "call"] < 0).any():
+        table[["hog_ns_per_packet", "hog_hi_ns_per_packet"]] = np.nan
     order = {way: at for at, way in enumerate(WAYS)}
     return table.sort_values(["hog", "way"], key=lambda one: one.map(order) if one.name == "way" else one,
                              ignore_index=True)  # fmt: skip
@@ -110,8 +120,12 @@ def payer(result: Result) -> str | None:
     row = table[(table.way == "interrupt") & table.hog]
     if row.empty:
         return None
-    charged, nobody = ((row[f"{who}_lo_ns_per_packet"].iloc[0]) for who in ("hog", "nobody"))
+    charged, most, nobody = (
+        row[f"{column}_ns_per_packet"].iloc[0] for column in ("hog_lo", "hog_hi", "nobody_lo")
+    )
     if not np.isfinite(charged) or not (charged >= TOLD_NS or nobody >= TOLD_NS):
+        return None
+    if nobody > charged and np.isnan(most):
         return None
     return "nobody" if nobody > charged else "the program that was interrupted"
 
@@ -176,6 +190,9 @@ def threaded(
         )
     run.begin()
     run.parameters |= {"block_ms": block_ms, "trials": trials, "cpu": cpu, "sender_cpu": senders}
+    run.parameters |= {"sender_shares_core": senders in machine.survey().smt_siblings(cpu)}
+    if run.parameters["sender_shares_core"]:
+        run.note("missing", "Sender and hog share a core: what packets cost the hog cannot be told.")
     blocks = ["none+hog", *WAYS, *(f"{way}+hog" for way in WAYS)]
     words = ["--cpu", cpu, "--burst", burst, "--period-us", period_us, "--block-ms", block_ms]
     for trial, _ in starts.each(run, [None], trials, label=lambda _: "four ways, with a hog and without"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -54,19 +55,26 @@ def frame(result: Drawable) -> pd.DataFrame:
     - way, p99_ns, p99_lo_ns, p99_hi_ns: as in the summary
     - alone_p99_ns: the same without a hog
     - sender_ns_per_packet, receiver_ns_per_packet, thread_ns_per_packet, hog_ns_per_packet,
-      nobody_ns_per_packet: as in the summary; the last two are 0 where no more than TOLD_NS is sure
+      nobody_ns_per_packet: as in the summary; the last two are 0 where no more than TOLD_NS is sure, and the
+      hog's is missing where the summary has no upper limit
 
     Raises ResultError when nothing was measured.
     """
     charged = [f"{who}_ns_per_packet" for who in WHO]
     least = [f"{who}_lo_ns_per_packet" for who in ("hog", "nobody")]
     quantiles = ["p99_ns", "p99_lo_ns", "p99_hi_ns"]
-    wanted = ("way", "hog", *quantiles, *charged, *least)
+    wanted = ("way", "hog", *quantiles, *charged, *least, "hog_hi_ns_per_packet")
     table = columns(result.summary(), wanted, "The summary of these packets").copy()
     for low in least:
         table.loc[~(table[low] > TOLD_NS), low.replace("_lo", "")] = 0
+    table.loc[table.hog_hi_ns_per_packet.isna(), "hog_ns_per_packet"] = math.nan
     alone = table[~table.hog].set_index("way").p99_ns.rename("alone_p99_ns")
-    return table[table.hog].drop(columns=["hog", *least]).join(alone, on="way").reset_index(drop=True)
+    return (
+        table[table.hog]
+        .drop(columns=["hog", *least, "hog_hi_ns_per_packet"])
+        .join(alone, on="way")
+        .reset_index(drop=True)
+    )
 
 
 @draws(KIND)
@@ -85,10 +93,11 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
             before = None if pale is None else pale[pale.way == row.way]
             left = 0.0
             for who, (_, look) in WHO.items():
-                width = getattr(row, f"{who}_ns_per_packet")
+                width = np.nan_to_num(getattr(row, f"{who}_ns_per_packet"))
                 paid.barh(y, width, left=left, height=0.6, linewidth=0, **look)
                 left += width
-            axes.right_of(paid, y, axes.time_text(left, 2), 8)
+            least = "" if row.hog_ns_per_packet >= 0 else "at least "
+            axes.right_of(paid, y, least + axes.time_text(left, 2), 8)
             if before is not None:
                 paid.plot(_charged(before), [y] * len(before), color=style.colour(style.RECORDED), **tick)
                 late.plot(before.p99_ns, [y] * len(before), color=style.colour(style.RECORDED), **tick)
@@ -152,6 +161,8 @@ def _late(ns: float) -> str:
 def _caption(table: pd.DataFrame) -> str:
     said = listed([f"{_late(row.p99_ns)} ({_plain(row.way)})" for row in each(table)])
     text = f"Beside a hog, one packet in a hundred takes at least {said}"
+    if table.hog_ns_per_packet.isna().any():
+        return f"{text}; what CPU time packets cost the hog is not told by this run."
     charged = table.hog_ns_per_packet[table.way == "interrupt"].sum()
     if not charged:
         return f"{text}."
@@ -164,7 +175,7 @@ def _alt(table: pd.DataFrame) -> str:
         charged = "; ".join(
             f"{words} {axes.time_text(getattr(row, f'{who}_ns_per_packet'))}"
             for who, (words, _) in WHO.items()
-            if getattr(row, f"{who}_ns_per_packet")
+            if getattr(row, f"{who}_ns_per_packet") > 0
         )
         parts.append(
             f"{_plain(row.way)}: {charged}; p99 {_late(row.p99_ns)} beside a hog, "

@@ -384,6 +384,7 @@ static void measure(long index)
                 lab_fail("send");
         }
     }
+    lab_sleep_until(until); /* the last burst, too, is received in the block */
     struct look after = look(thread);
     for (int ms = 0; received < sent && ms < 50; ms++)
         usleep(1000); /* the last are still under way, or lost */
