@@ -112,7 +112,7 @@ int main(int argc, char **argv)
         }
     }
     lab_begin(deadline_s);
-    prctl(PR_SET_TIMERSLACK, 1); /* the source keeps its schedule; what is left is the worker's delay */
+    prctl(PR_SET_TIMERSLACK, 1); /* what is left is two wake-ups, the source's and the worker's, and the work */
     work_steps = (long)((double)plan.work_us * steps_per_us());
     event = eventfd(0, 0);
     delays = calloc((size_t)plan.events, sizeof *delays);

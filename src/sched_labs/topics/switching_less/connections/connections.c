@@ -16,8 +16,8 @@
  *     ready tid=CLIENT tid=SERVER
  *     served by=loop connections=... requests=... elapsed_ns=... cpu_ns=... voluntary=... involuntary=...
  *         rss_bytes=... waits=...         of the server, until all was answered and before anybody hung up;
- *                                         rss_bytes: what it took for its connections; waits: how often
- *                                         epoll_wait() returned (loop only)
+ *                                         rss_bytes: what it took since it began, its own start
+ *                                         included; waits: how often epoll_wait() returned (loop only)
  *     client sent=... answered=... p50_ns=... p99_ns=... max_ns=... late_ns=...
  *         from a request's scheduled time to its answer; late_ns: the 99th percentile of how late it was sent
  */

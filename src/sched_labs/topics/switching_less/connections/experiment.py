@@ -36,7 +36,9 @@ def summarise(result: Result) -> pd.DataFrame:
                         request to the last answer
     p50_ns, p50_lo_ns, p50_hi_ns   from a request's scheduled time to its answer, half of them
     p99_ns, p99_lo_ns, p99_hi_ns
-    memory_bytes        resident memory that the server took for its connections, beyond what it was
+    memory_bytes        resident memory that the server took once it ran: what any start takes (its first
+                        steps in code, heap and stack), and its threads' own; connections
+                        are memory of the kernel
     requests_per_wait   requests for each return of epoll_wait(); missing for threads
     answered_share      of the requests that were sent
     trials

@@ -1,6 +1,7 @@
 /* convoy.c - many producers put items into one queue: what does the lock make of them?
  *
- * Every producer does the same: lock, put one item, unlock, and at once the next.  Only the lock differs.
+ * Every producer does the same: lock, put one item, unlock, read the clock and count the time since the item before,
+ * and at once the next.  Only the lock differs; to read the clock and to count is a part of each item's time.
  *
  *     fifo      strictly in order of arrival: tickets, and a futex for each waiter; whoever comes while somebody
  *               waits has to queue, even if the lock is free at that moment

@@ -108,6 +108,9 @@ def locks(
 ) -> None:
     """Let producers put items into one queue under one lock after the other.
 
+    With each item, after the lock is released, its producer reads the clock: that is a part of every time and
+    CPU time for an item, under each lock and with one producer.
+
     locks      of fifo (tickets: strictly in order of arrival), try (the same lock, but first some attempts
                to take it past the queue), mutex (the C library's default: no order, no spin), adaptive (the
                same with a short spin), spin (never sleeps)

@@ -22,7 +22,7 @@ def summarise(result: Result) -> pd.DataFrame:
                  one of each thread in a trial is its wait for the end
     returns_per_event, returns_lo_per_event, returns_hi_per_event   of epoll_wait() to a program
     empty_per_event   how often it returned and there was nothing left to read
-    cpu_ns_per_event, cpu_ns_lo_per_event, cpu_ns_hi_per_event   CPU time of all threads
+    cpu_ns_per_event, cpu_ns_lo_per_event, cpu_ns_hi_per_event   CPU time of all threads, that wait included
     trials
     """
     rows = []

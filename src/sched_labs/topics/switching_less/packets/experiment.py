@@ -198,7 +198,8 @@ def udp(
 
     sizes_bytes  what a packet carries, 2 to 4,096 bytes
     batch        packets for each call of sendmmsg, and in each large piece that is cut at the receiver
-    pieces       packets in a large piece: further sizes, measured with the smallest packets
+    pieces       packets in a large piece: further sizes, measured with the smallest packets, each in a start
+                 of its own; a piece of `batch` is measured among the other ways
     period_us    from one packet to the next where they are paced
     block_ms     one block of one way and size
     trials       of each, each with a new start of both; their order turns round from trial to trial
