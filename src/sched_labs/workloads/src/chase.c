@@ -156,19 +156,15 @@ static void **one_pass(long pass, void **at, size_t lines)
     return at;
 }
 
-/* What is not recorded.  Returns where the walk stands. */
-static void **warm(void **first, size_t lines)
-{
-    if (!plan.blocks)
-        return walk_ring(first, lines);
-    state = draw(victims_set, lines, state, plan.block * plan.blocks);
-    return first;
-}
-
 /* One block of passes under one condition; which < 0 is "alone". */
 static void measure(long trial, int which, void **first, size_t lines)
 {
-    void **at = warm(first, lines); /* the block before may have left the set cold */
+    /* Not recorded: the block before may have left the set cold. */
+    void **at = first;
+    if (plan.blocks)
+        state = draw(victims_set, lines, state, plan.block * plan.blocks);
+    else
+        at = walk_ring(first, lines);
     struct lab_tally before = lab_tally_now();
     for (long i = 0; i < plan.passes; i++) {
         int64_t leave = lab_now_ns();
@@ -286,8 +282,8 @@ int main(int argc, char **argv)
 
     /* New memory can be slow for many walks: without these, the first condition of all would pay for that. */
     int64_t began = lab_now_ns();
-    for (int i = 0; i < WARM_ROUNDS && lab_now_ns() - began < WARM_NS; i++)
-        warm(first, lines);
+    for (int i = 0; !plan.blocks && i < WARM_ROUNDS && lab_now_ns() - began < WARM_NS; i++)
+        walk_ring(first, lines);
     /* The order turns round from trial to trial (ABC, CBA, ABC ...), so that slow drift cancels. */
     for (long trial = 0; trial < plan.trials; trial++)
         for (int i = 0; i <= plan.partners; i++)
