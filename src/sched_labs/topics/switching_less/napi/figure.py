@@ -162,7 +162,7 @@ def _caption(table: pd.DataFrame) -> str:
     said = listed([f"{_late(row.p99_ns)} ({_plain(row.way)})" for row in each(table)])
     text = f"Beside a hog, one packet in a hundred takes at least {said}"
     if table.hog_ns_per_packet.isna().any():
-        return f"{text}; what CPU time packets cost the hog is not told by this run."
+        return f"{text}; what CPU time packets cost the hog at most is not told by this run."
     charged = table.hog_ns_per_packet[table.way == "interrupt"].sum()
     if not charged:
         return f"{text}."
