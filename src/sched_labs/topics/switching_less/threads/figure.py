@@ -89,7 +89,7 @@ def _memory_caption(table: pd.DataFrame) -> str:
     size = first.set_index("part")["bytes_per_thread"].map(lambda value: axes.size_text(float(value)))
     end = "and what the machine lost is hidden by what other programs took and gave"
     if lost.lo_bytes_per_thread > 0:
-        end = f"and the machine lost {size['lost']}"
+        end = f"and the machine lost {size['lost']} for each"
     return (
         f"Each of {first.threads.iloc[0]:,} sleeping threads with a stack of "
         f"{axes.size_text(float(first.stack_bytes.iloc[0]))} takes {size['rss']} of resident memory; the "
