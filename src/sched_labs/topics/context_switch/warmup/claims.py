@@ -140,7 +140,7 @@ def _grows_for_ever(table: pd.DataFrame) -> Verdict:
     least = larger.loc[each_at_most(larger).idxmin()]
     most = at_most(least, "extra", "ns")
     reason = (
-        f"{ns(peak.extra_ns)} at {size(peak.working_set_bytes)} (at least {ns(peak.extra_lo_ns)}), "
+        f"at random {ns(peak.extra_ns)} at {size(peak.working_set_bytes)} (at least {ns(peak.extra_lo_ns)}), "
         f"{ns(least.extra_ns)} at {size(least.working_set_bytes)} (at most {ns(most)}"
         + (")." if least.seen else ", with the noise).")
     )
@@ -168,8 +168,8 @@ def _kernel_evicts(table: pd.DataFrame) -> Verdict:
     if pd.isna(peak.kernel_extra_ns):
         raise CannotTell("This run has no switches to a partner that touches nothing.")
     reason = (
-        f"at {size(peak.working_set_bytes)} a switch to an idle partner adds {ns(peak.kernel_extra_ns)}, "
-        f"one to a busy partner {ns(peak.extra_ns)}."
+        f"at {size(peak.working_set_bytes)}, walked at random, a switch to an idle partner adds "
+        f"{ns(peak.kernel_extra_ns)}, one to a busy partner {ns(peak.extra_ns)}."
     )
     if peak.kernel_extra_ns >= max(0.5 * peak.extra_hi_ns, peak.floor_ns):
         return Verdict(HOLDS, reason)
@@ -190,7 +190,7 @@ def _256_kib_in_240_us(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This run did not walk 256 KiB at random.")
     row = _thorough(found).iloc[0]
     reason = (
-        f"{ns(row.extra_ns)} ({between(row, 'extra', 'ns')}) after a partner of "
+        f"{ns(row.extra_ns)} ({between(row, 'extra', 'ns')}) at random after a partner of "
         f"{size(row.partner_bytes)}; 120 to 480 µs count as 240 µs."
     )
     if not row.seen:
@@ -222,7 +222,8 @@ def _2_mib_in_first_level(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This run did not walk both 16 KiB and 2 MiB at random.")
     near, far = found.loc[16 << 10], found.loc[2 << 20]
     reason = (
-        f"a line takes {near.alone_ns_per_line:.3g} ns in 16 KiB and {far.alone_ns_per_line:.3g} ns in 2 MiB."
+        f"at random a line takes {near.alone_ns_per_line:.3g} ns in 16 KiB and "
+        f"{far.alone_ns_per_line:.3g} ns in 2 MiB."
     )
     # Of two medians: the floor, which is for differences within a trial, may be larger than a whole walk.
     longer = (2 << 20) / (16 << 10)
@@ -249,7 +250,7 @@ def _past_the_last_level(table: pd.DataFrame) -> Verdict:
     if not peak.seen:
         raise CannotTell("No smaller set shows a warm-up that stands clear of the noise floor.")
     reason = (
-        f"a walk takes {last.extra_ns / last.alone_ns:+z.0%} after a switch at "
+        f"at random a walk takes {last.extra_ns / last.alone_ns:+z.0%} after a switch at "
         f"{size(last.working_set_bytes)}, "
         f"{peak.share:+z.0%} at {size(peak.working_set_bytes)}."
     )
@@ -279,8 +280,9 @@ def _seven_times_direct(table: pd.DataFrame) -> Verdict:
     # What is not seen can only keep the sentence from failing.
     top = seen.assign(ratio=lambda rows: rows.extra_ns / rows.direct_ns).nlargest(1, "ratio").iloc[0]
     reason = (
-        f"the largest seen is {_times(top.ratio)} times the direct cost, at {size(top.working_set_bytes)} "
-        f"with a partner of {size(top.partner_bytes)}; 30 % against 4 % takes 7.5 times."
+        f"the largest seen is {_times(top.ratio)} times the direct cost, at random with "
+        f"{size(top.working_set_bytes)} and a partner of {size(top.partner_bytes)}; 30 % against 4 % takes "
+        "7.5 times."
     )
     unclear = f"The intervals and the noise, {_span(least, most)}, span 7.5 times:"
     return holds_or_fails(least > 7.5, most < 7.5, reason, unclear)
