@@ -221,7 +221,7 @@ CASES: list[Case] = [
     ("000-081", UNKNOWN, [ALONE, SWITCHED, cause("bare", 0.29, 9500)], "chose this rate for its loss"),
     ("000-081", FAILS, [ALONE, SWITCHED, BARE], "6.0% (4.0% to 8.0%) with switches to a partner who"),
     ("000-081", FAILS, [ALONE, cause("switches", 0.3, 800)], "below 5,000 a second"),
-    ("000-081", UNKNOWN, [ALONE, cause("switches", 0.056, 232), BARE], "and 5%: 5.6% (3.6% to 7.6%) with"),
+    ("000-081", UNKNOWN, [ALONE, cause("switches", 0.056, 232), BARE], "both 2.0% of noise and 5%: 5.6% ("),
     ("000-081", UNKNOWN, [ALONE, cause("switches", 0.05, 9000), cause("bare", -0.01, 9500)], "noise and 5%"),
     ("000-081", UNKNOWN, [ALONE, cause("switches", 0.3, 5050), BARE], "both, but 4,949 or more: 30.0%"),
     ("000-081", UNKNOWN, [ALONE, SWITCHED, cause("bare", 0.22, 9500)], "chose this rate"),

@@ -54,7 +54,8 @@ def _clear(row: pd.Series, least: float = FELT) -> bool:
 
 
 def _not_felt(row: pd.Series) -> str:
-    return f"The loss is not for sure larger than both noise and {FELT:.0%}: {_lost(row)}."
+    noise = f"{row['floor_share']:.1%} of noise"
+    return f"The loss is not for sure larger than both {noise} and {FELT:.0%}: {_lost(row)}."
 
 
 def _surely_switches(table: pd.DataFrame) -> Verdict:
