@@ -528,6 +528,7 @@ CASES: list[Case] = [
     ("L26", HOLDS, tick(4.0007e6), "and 1/HZ is 4 ms"),
     ("L26", FAILS, tick(1e6), "the regular gaps come every 1 ms (interval"),
     ("L26", UNKNOWN, tick(4e6, tick_ns=nan), "does not tell its tick"),
+    ("L26", UNKNOWN, tick(4e6, inf), "One trial shows a period and says nothing"),
     ("002-067", HOLDS, tick(1e6, in_phase_p50_ns=80e3), "take 80 µs"),
     ("002-067", FAILS, tick(1e6), "take 18 µs"),
     ("002-067", UNKNOWN, tick(1e6, in_phase_p50_ns=50e3), "take 50 µs"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from sched_labs import judge, machine, workloads
 from sched_labs.core import lock
 from sched_labs.core.errors import ParameterError, PlacementError
 from sched_labs.core.registry import find
-from sched_labs.core.result import Result, from_json
+from sched_labs.core.result import Result, from_json, recorded
 from sched_labs.machine import files
 from sched_labs.probes import wakeups
 from sched_labs.probes.channel import Availability
@@ -564,6 +565,21 @@ def test_the_regular_gaps_are_not_those_that_chance_puts_beside_them() -> None:
     both = pd.concat([data, data[data["gap_ns"] == 2e3].assign(trial=1)])
     assert _in_phase(both, [clock, strange], 4e6) == 22e3
     assert np.isfinite(_in_phase(both, [clock, strange], 3.25e6))  # no trial has the median of two
+
+
+def test_a_trial_without_a_period_is_told_of() -> None:
+    """CONSTRUCTED: the recorded run, with a period in two trials of three, in one, and in none."""
+    result = recorded("ticks.gaps")
+    assert result and "trials" not in result.plot().caption
+    for without, told in (
+        (1, "found in 2 of 3 trials"),
+        (2, "found in 1 of 3 trials"),
+        (3, "show no period"),
+    ):
+        some = copy.deepcopy(result)
+        some.tables["found"].loc[: without - 1, "period_ns"] = np.nan
+        figure = some.plot()
+        assert told in figure.caption and ("in trials without one time" in figure.alt) == (without < 3)
 
 
 @pytest.fixture(scope="module")

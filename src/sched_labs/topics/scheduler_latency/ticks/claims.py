@@ -47,15 +47,20 @@ def _kernels_tick(table: pd.DataFrame) -> pd.Series:
     return row
 
 
+def _every(row: pd.Series) -> str:
+    """How often the regular gaps come, with its interval, which a single trial has none of."""
+    every = f"the regular gaps come every {ns(row.period_ns)}"
+    if math.isinf(row.period_hi_ns):
+        raise CannotTell(f"One trial shows a period and says nothing about how trials vary: {every}.")
+    return f"{every} (interval {between(row, 'period', 'ns')})"
+
+
 def _tick_at_1000_hz(table: pd.DataFrame) -> Verdict:
     """Statistic: the period that the gaps share.  Control: the kernel's count of its timer interrupts.
     Design: a thread alone on its CPU; a tickless CPU would have none.  Opponent: HZ is a choice of the build.
     """
     row = _kernels_tick(table)
-    reason = (
-        f"the regular gaps come every {ns(row.period_ns)} (interval {between(row, 'period', 'ns')}): "
-        f"{1e9 / row.period_ns:.0f} times a second."
-    )
+    reason = f"{_every(row)}: {1e9 / row.period_ns:.0f} times a second."
     return within(row.period_lo_ns, row.period_hi_ns, 0.95e6, 1.05e6, reason)
 
 
@@ -66,10 +71,7 @@ def _tick_is_one_over_hz(table: pd.DataFrame) -> Verdict:
     row = _tick(table)
     if math.isnan(row.tick_ns):
         raise CannotTell("This machine does not tell its tick.")
-    reason = (
-        f"the regular gaps come every {ns(row.period_ns)} (interval {between(row, 'period', 'ns')}), and "
-        f"1/HZ is {ns(row.tick_ns)}."
-    )
+    reason = f"{_every(row)}, and 1/HZ is {ns(row.tick_ns)}."
     return within(row.period_lo_ns, row.period_hi_ns, 0.98 * row.tick_ns, 1.02 * row.tick_ns, reason)
 
 

@@ -56,6 +56,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     """Above, the periods that the trials found; below, every gap as a dot by its place in them and length."""
     table = frame(result)
     row = result.summary().iloc[0]
+    some = _some(result)
     marks = times_ns(predictions)
     with style.drawing():
         drawing = canvas(460 + 22 * len(marks))
@@ -79,19 +80,19 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
                 handles.append(ax.axhline(other, color=style.colour(style.RECORDED), linewidth=3, label=name))
         ax.set_xlim(0, 100)
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f} %"))
-        ax.set_xlabel(_across(row))
+        ax.set_xlabel(_across(row, some))
         ax.set_ylabel("length of the gap")
         drawing.legend(handles=handles, loc="outside upper left", ncols=1)
     of = f"{len(shown):,}" if len(shown) == len(table) else f"{len(shown):,} of {len(table):,}"
     found = math.isfinite(row["period_ns"])
+    across = "place in the period" + (", in trials without one time" if some else "") if found else "time"
     return Figure(
         drawing,
         alt=(
             f"{'Above, the period found' if found else 'Above, no period'}, on a logarithmic axis. Below, a "
-            f"scatter plot of {of} gaps: length against {'place in the period' if found else 'time'}. "
-            f"{_caption(row)}"
+            f"scatter plot of {of} gaps: length against {across}. {_caption(row, some)}"
         ),
-        caption=_caption(row),
+        caption=_caption(row, some),
         data=table,
         title="What interrupts a thread that computes alone",
     )
@@ -121,23 +122,33 @@ def _periods(
     if found:
         handles += ax.plot(
             found, [0.5] * len(found), linestyle="none", marker="D", markersize=7,
-            color=style.colour(style.PREEMPTED), label="the period found, a mark for each trial",
+            color=style.colour(style.PREEMPTED),
+            label="the period found, a mark for each trial that shows one",
         )  # fmt: skip
     return handles + [ax.axvline(ns, label=text, **dashed()) for text, ns in marks]
 
 
-def _across(row: pd.Series) -> str:
+def _some(result: Drawable) -> str:
+    """In how many trials a period was found, where some have one and others none."""
+    periods = [t["period_ns"] or math.nan for t in result.records("found")]
+    found = sum(math.isfinite(period) for period in periods)
+    return f"found in {found} of {len(periods)} trials" if 0 < found < len(periods) else ""
+
+
+def _across(row: pd.Series, some: str) -> str:
     if math.isfinite(row["period_ns"]):
-        return f"place in a period of {axes.time_text(row['period_ns'])}, the regular gaps at 50 %"
+        place = f"place in a period of {axes.time_text(row['period_ns'])}, "
+        return place + ("or in a trial without one" if some else "the regular gaps at 50 %")
     return "time in the trial (no period found)"
 
 
-def _caption(row: pd.Series) -> str:
+def _caption(row: pd.Series, some: str) -> str:
     took = f"{axes.number_text(row['lost_percent'], 2)} % of the time"
     if not math.isfinite(row["period_ns"]):
         return f"The {int(row['gaps']):,} gaps took {took} and show no period."
+    seen = f", {some}," if some else ""
     return (
-        f"The {int(row['gaps']):,} gaps took {took}; the regular ones among them come every "
+        f"The {int(row['gaps']):,} gaps took {took}; the regular ones among them{seen} come every "
         f"{axes.time_text(row['period_ns'])}, and half of these take "
         f"{axes.time_text(row['in_phase_p50_ns'])} or less."
     )
