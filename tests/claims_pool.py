@@ -59,7 +59,7 @@ def beside(move: float) -> Row:
 
 CASES: list[Case] = [
     ("000-074", HOLDS, ratios(0.5, 2), "thread's data, beside nobody: 0.50 (0.49 to 0.51)"),
-    ("000-074", FAILS, ratios(0.5, 2, long=10), "trials: thread's data, beside long pieces: 10"),
+    ("000-074", FAILS, ratios(0.5, 2, long=10), "trial: thread's data, beside long pieces: 10"),
     ("000-074", FAILS, ratios(1, 0.5), "request's data, beside nobody: 0.5"),
     ("000-074", UNKNOWN, ratios(0.5, 1), "Not every difference is surely a factor of 1.25: p99"),
     ("000-074", UNKNOWN, ratios(1.2, 0.9), "surely a factor of 1.25"),

@@ -389,7 +389,7 @@ OPEN = [stopped("mutex"), stopped("mutex, quota", 12)]
 QUOTA_CASES: list[Case] = [
     ("quota-others", HOLDS, MENDED, "took 4 ms or more with a quota on the holder, 4 ms without"),
     ("quota-others", FAILS, LIMITED, "took 90 ms or more with a quota on the holder, 4 ms without"),
-    ("quota-others", UNKNOWN, OPEN, "allow either (2.5 to 3.7 times)"),
+    ("quota-others", UNKNOWN, OPEN, "allow either (2.45 to 3.67 times)"),
     ("quota-others", UNKNOWN, [stopped("mutex"), stopped("mutex, quota", 90, np.inf)], "One trial says"),
     ("quota-others", UNKNOWN, [stopped("mutex"), stopped("mutex, quota", throttled=0)], "never throttled"),
     ("quota-others", UNKNOWN, [stopped("mutex")], "did not measure"),
@@ -404,7 +404,7 @@ QUOTA_CASES: list[Case] = [
     ("quota-priority", FAILS, [*LIMITED, stopped("inherit, quota")], "took 4 ms or more with inheritance"),
     ("quota-priority", UNKNOWN, [*LIMITED, stopped("inherit, quota", 30)], "allow either"),
     ("quota-priority", UNKNOWN, [*MENDED, stopped("inherit, quota")], "There was nothing to mend"),
-    ("quota-priority", UNKNOWN, [*OPEN, stopped("inherit, quota")], "to mend is open (2.5 to 3.7 times)"),
+    ("quota-priority", UNKNOWN, [*OPEN, stopped("inherit, quota")], "to mend is open (2.45 to 3.67 times)"),
     ("quota-burst", HOLDS, [*LIMITED, stopped("mutex, quota + burst")], "took 4 ms or more with a burst"),
     ("quota-burst", FAILS, [*LIMITED, stopped("mutex, quota + burst", 90)], "took 90 ms or more with a"),
     ("quota-burst", UNKNOWN, [*LIMITED, stopped("mutex, quota + burst", 90, needed=104)], "up to 104 % of"),

@@ -46,7 +46,7 @@ def _by_owner(table: pd.DataFrame) -> Verdict:
     # Those that decide: against the sentence, else open, else all.
     deciding = wrong if any(wrong) else [all(right) or not surely for surely in right]
     shown = [words for words, decides in zip(said, deciding, strict=True) if decides]
-    reason = f"p99 pinned over free, median over trials: {'; '.join(shown)}."
+    reason = f"p99 pinned over free, paired by trial: {'; '.join(shown)}."
     return holds_or_fails(
         all(right), any(wrong), reason, f"Not every difference is surely a factor of {FELT}:"
     )

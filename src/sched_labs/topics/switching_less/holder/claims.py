@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
-from sched_labs.claims.helpers import count, holds_or_fails, one_row, ratio
+from sched_labs.claims.helpers import holds_or_fails, one_row, ratio
+from sched_labs.core.words import number_text
 
 LONGER = 3  # times: more than busy neighbours make of a hold, and much less than the rest of a period
 STOPPED_PERCENT = 10  # of all waiting; where stops make one wait in ten so much longer, they are more of it
@@ -51,7 +52,7 @@ def _short(
 
 
 def _times(least: float, most: float) -> str:
-    return f"{count(least)} to {count(most)} times"
+    return f"{number_text(least)} to {number_text(most)} times"
 
 
 def _nobody_waits(table: pd.DataFrame, lock: str) -> Verdict:
