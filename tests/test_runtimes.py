@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,6 +23,7 @@ from sched_labs.limits import cgroups
 from sched_labs.run import languages
 from sched_labs.topics.cgroup_throttling.colocation import experiment as colocation
 from sched_labs.topics.cgroup_throttling.runtimes import experiment as runtimes
+from sched_labs.topics.cgroup_throttling.runtimes import python_runtimes
 from sched_labs.topics.cgroup_throttling.service import dashboard
 
 pytestmark = pytest.mark.usefixtures("own_lock")
@@ -110,3 +116,28 @@ def test_an_interval_above_the_whole_is_drawn_to_its_end() -> None:
     (ax,) = panels.dots(table, [panel], key="who", names={}, roles={}).axes
     assert np.array_equal(ax.lines[0].get_xdata(), [0.7, 1.22])
     assert ax.get_xlim()[1] > 1.22
+
+
+def test_no_process_of_python_waits_on_when_whoever_started_it_has_gone(tmp_path: Path) -> None:
+    """Its processes wait for a period that never comes; a group of their own shows who is left."""
+    (tmp_path / "cpu.stat").write_text("nr_periods 5\n")
+    words = [python_runtimes.__file__, str(tmp_path / "cpu.stat"), "100", "700", "5000", "250", "2"]
+    pipe = subprocess.PIPE
+    program = subprocess.Popen([sys.executable, *words], stdin=pipe, stdout=pipe, start_new_session=True)
+    assert program.stdin and program.stdout
+    program.stdin.write(b"go\n")
+    program.stdin.flush()
+    program.stdout.readline()
+    time.sleep(1)
+    program.stdin.close()
+    program.wait(timeout=10)
+    program.stdout.close()
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            os.killpg(program.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    os.killpg(program.pid, signal.SIGKILL)
+    pytest.fail("a process was left")

@@ -73,9 +73,12 @@ def wait_for_a_period(path: str) -> None:
         pass
 
 
-def work_in_background(gate: int, duration: int, turns: int, units: MutableSequence[int], me: int) -> None:
+def work_in_background(
+    gate: tuple[int, int], duration: int, turns: int, units: MutableSequence[int], me: int
+) -> None:
     """Units of work from the start that comes out of the gate until the end; how many, in units[me]."""
-    start = int.from_bytes(os.read(gate, 8), "little")
+    os.close(gate[1])  # then the gate ends with whoever would open it, and nothing waits there for ever
+    start = int.from_bytes(os.read(gate[0], 8), "little")
     while time.monotonic_ns() - start < duration:
         work(UNIT_US * turns // 1000)
         units[me] += 1
@@ -95,7 +98,7 @@ def main() -> None:
     duration, gap = 1_000_000 * duration_ms, 1000 * gap_us
     around = multiprocessing.get_context("fork")
     units = around.Array("q", cpus, lock=False)
-    gate, opened = os.pipe()
+    gate = os.pipe()
     workers = [
         around.Process(target=work_in_background, args=(gate, duration, turns, units, number), daemon=True)
         for number in range(cpus)
@@ -106,7 +109,7 @@ def main() -> None:
     wait_for_a_period(sys.argv[1])
     stat(sys.argv[1])
     start = time.monotonic_ns()
-    os.write(opened, start.to_bytes(8, "little") * cpus)  # one call lets all of them begin
+    os.write(gate[1], start.to_bytes(8, "little") * cpus)  # one call lets all of them begin
     latencies = []
     for due in range(0, duration, gap):
         if (early := due - (time.monotonic_ns() - start)) > 0:
