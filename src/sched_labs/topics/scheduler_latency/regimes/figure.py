@@ -202,7 +202,7 @@ def _caption(summary: pd.DataFrame) -> str:
 def _alt(table: pd.DataFrame, summary: pd.DataFrame) -> str:
     parts = [
         "Histograms of waits on one logarithmic time axis, in panels by regime and placement; what half and "
-        "99 % of the waits took at most, in the median of the trials."
+        "99 % of the waits took at most, in the median of the trials that have 20 waits or more."
     ]
     drawn = table[["mode", "placement", "regime"]].drop_duplicates()
     for row in each(summary.dropna(subset=["p50_ns"]).merge(drawn)):
