@@ -315,6 +315,13 @@ def _times(run: Result, query: str, **factors: float) -> None:
         run.data.loc[rows, column] *= factor
 
 
+def _as_others(run: Result, **others: str) -> None:
+    """Let what was measured under some conditions be what was measured under others."""
+    kept = run.data[~run.data["condition"].isin(list(others))]
+    alike = [kept[kept["condition"] == other].assign(condition=name) for name, other in others.items()]
+    run.data = pd.concat([kept, *alike], ignore_index=True)
+
+
 def _contrary_besides(kind: str, run: Result) -> None:
     """What more than names comes out otherwise there."""
     if kind == "interpreter.script":  # the small buffer pays a tax, the large one none
@@ -400,10 +407,8 @@ def even_machine(kind: str, given: dict[str, Any]) -> Result:
     if kind == "warmup.sweep":  # noise, and nothing else
         least = run.data.groupby(["access", "working_set_bytes"])["pass_ns"].transform("min")
         run.data["pass_ns"] = least * (1 + run.data.index % 3)
-    if kind == "ipc.causes":  # what the partner touches makes no difference
-        often = run.data[run.data["condition"] == "switches"]
-        kept = run.data[run.data["condition"] != "bare"]
-        run.data = pd.concat([kept, often.assign(condition="bare")], ignore_index=True)
+    if kind == "ipc.causes":  # neither what the partner touches makes a difference nor a neighbour
+        _as_others(run, bare="switches", streamer="alone", busy="alone")
     if kind == "context_switch.matrix":  # another program has a turn in some round trips by pipe
         _times(run, "mechanism == 'pipe' and between == 'threads'", voluntary_switches=1.5)
     if kind == "interpreter.script":  # a tax in every other trial
@@ -532,6 +537,8 @@ def small_machine(kind: str, given: dict[str, Any]) -> Result:
     if kind == "fpu.state":  # a wide state, and a processor that does not say what of it is in use
         run.data = run.data.replace({"registers": {"avx512": "neon"}}).assign(in_use_bytes=np.nan)
         _times(run, "registers == 'neon' and condition == 'exchange'", elapsed_ns=2)
+    if kind == "tlb.switches":  # other address spaces cost nothing
+        _as_others(run, processes_8="threads_8")
     if kind == "regimes.sweep":
         run.tables["blocks"] = run.tables["blocks"].assign(
             run_delay_ns=np.nan, timeslices=np.nan, counted=np.nan
