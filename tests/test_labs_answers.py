@@ -194,12 +194,23 @@ def test_a_cache_that_a_neighbour_shares_is_not_asked_for() -> None:
 @pytest.mark.parametrize(
     ("curves", "answers", "verdict"),
     [
-        ([[14 << 10], [48 << 10]], [[3 << 20], [48 << 10]], None),  # another program held the cache
+        ([[14 << 10], [48 << 10]], [[3 << 20], [48 << 10]], True),  # another program held the cache, and went
         ([[48 << 10], [48 << 10]], [[3 << 20], [48 << 10]], True),
         ([[48 << 10]] * 3, [[3 << 20]] * 3, False),
-        ([[48 << 10], [14 << 10]], [[3 << 20]] * 2, None),
+        ([[48 << 10], [14 << 10], [48 << 10]], [[3 << 20]] * 3, None),
+        ([[14 << 10]] * 3, [[14 << 10]] * 3, None),
+        ([[48 << 10]], [[17 << 10]], True),  # real curves may climb that early
+        ([[48 << 10]] * 3, [[15 << 10]] * 3, False),
     ],
-    ids=["hidden at once", "found on the second", "found on none", "hidden on the second"],
+    ids=[
+        "hidden at first",
+        "found on the second",
+        "found on none",
+        "hidden once",
+        "hidden",
+        "early",
+        "too early",
+    ],
 )
 def test_a_cache_that_one_curve_hides_is_no_miss(
     curves: list[list[int]], answers: list[list[int]], verdict: bool | None, monkeypatch: pytest.MonkeyPatch
