@@ -472,9 +472,9 @@ def crowd(loop: float, threads: float) -> list[Row]:
 
 BUSY = server("loop", 0.2, rate=50_000)
 CONNECTION_CASES: list[Case] = [
-    ("000-089", HOLDS, [server("loop", 0.01)], "At most 0.01 switches a request (100 connections, 2,000"),
-    ("000-089", FAILS, [server("loop", 1), BUSY], "At most 1.00 switches a request"),
-    ("000-089", UNKNOWN, [BUSY], "none is clearly above 0.5: At most 0.20"),
+    ("000-089", HOLDS, [server("loop", 0.01)], "up to 0.01 switches a request (100 connections, 2,000"),
+    ("000-089", FAILS, [server("loop", 1), BUSY], "up to 1.00 switches a request"),
+    ("000-089", UNKNOWN, [BUSY], "none is clearly above 0.5: up to 0.20"),
     ("000-089", UNKNOWN, [server("threads", 2)], "did not measure the event loop"),
     ("000-084", HOLDS, [server("loop", 1, 30_000, rate=20_000)], "1.00 wake-ups a request at 100"),
     ("000-084", UNKNOWN, [server("loop", 1)], "not under load: it used 1% of its CPU at the most. 1.00"),

@@ -350,6 +350,7 @@ def _contrary_besides(kind: str, run: Result) -> None:
         _rename(run, "working_set_bytes", [16384, 4 << 20], [4 << 20, 16384])
     elif kind == "pool.pinned":
         _times(run, "placement == 'pinned'", p50_ns=0.5)
+        _times(run, "placement == 'pinned' and intruder == 'none'", p99_ns=20)
         run.data["moves"] = run.data["moves"] * 0
     elif kind == "dispatch.ways":  # nobody stands behind a slow request
         _times(run, "way == 'reuseport'", late_ns=0.01)
@@ -411,8 +412,10 @@ def even_machine(kind: str, given: dict[str, Any]) -> Result:
         _as_others(run, bare="switches", streamer="alone", busy="alone")
     if kind == "context_switch.matrix":  # another program has a turn in some round trips by pipe
         _times(run, "mechanism == 'pipe' and between == 'threads'", voluntary_switches=1.5)
-    if kind == "interpreter.script":  # a tax in every other trial
-        _times(run, "threads == 2 and every > 0 and trial % 2", cpu_ns=0.5)
+    if (
+        kind == "interpreter.script"
+    ):  # a tax in every other trial, and calls that cost something in every other
+        _times(run, "every > 0 and trial % 2", cpu_ns=0.5)
     if kind == "packets.udp":  # it counts no softirqs
         run.data["net_rx"] = np.nan
     if kind == "migration.cost":  # a kernel that counts no waits

@@ -256,7 +256,7 @@ CASES: list[Case] = [
     ("000-059", FAILS, [cell("yield", voluntary=0.02), cell()], "2% of the switches by sched_yield"),
     ("000-059", UNKNOWN, [cell("yield", switches=0.0), cell()], "no switches by sched_yield"),
     ("000-059", UNKNOWN, [cell()], "no switches by sched_yield"),
-    ("004-015", HOLDS, [cell("yield", placement="other_cpu")], "2.00 switches a round trip where 2"),
+    ("004-015", HOLDS, [cell("yield", placement="other_cpu")], "2.00 switches a round trip, in which each"),
     ("004-015", FAILS, [cell("yield", placement="other_cpu", switches=0.01)], "0.01 switches"),
     # Of threads, whatever processes do.
     (
@@ -463,7 +463,7 @@ CASES: list[Case] = [
     ),
     # It still grows, if more slowly than a square root.
     ("spacing", UNKNOWN, [spaced(31_000), spaced(70_000, rounds=16)], "less than 2 times as much counts as"),
-    ("000-037", HOLDS, [point(256 * KIB, 240_000)], "240 µs (240 µs to 240 µs) at random after a"),
+    ("000-037", HOLDS, [point(256 * KIB, 240_000)], "240 µs (240 µs at both ends) at random after a"),
     ("000-037", HOLDS, [point(256 * KIB, e, partner=p) for p, e in ((MIB, 500), (MIB * 4, 2.4e5))], "4 MiB"),
     ("000-037", FAILS, [point(256 * KIB, 9_000)], "9 µs"),
     # A partner that touches less displaced more of the set here.
@@ -471,7 +471,7 @@ CASES: list[Case] = [
         "000-037",
         UNKNOWN,
         [point(256 * KIB, 164_000, partner=MIB), point(256 * KIB, 91_000)],
-        "on the partner: 164 µs (164 µs to 164 µs) after one of 1 MiB, 91 µs (",
+        "on the partner: 164 µs (164 µs at both ends) after one of 1 MiB, 91 µs (",
     ),
     ("000-037", UNKNOWN, [point(256 * KIB, 240_000, seen=False)], "noise floor, 50 ns: 240 µs ("),
     ("000-037", UNKNOWN, [point(256 * KIB, 120_000)], "spans a limit"),
@@ -677,6 +677,25 @@ def test_the_verdicts_that_are_folded_away_are_counted() -> None:
 )  # fmt: skip
 def test_durations_are_written_with_three_digits(ns: float, text: str) -> None:
     assert claims.base.ns(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("every 4 ms (interval 4 ms to 4 ms).", "every 4 ms (interval 4 ms at both ends)."),
+        ("27 % (interval 27 to 27 %)", "27 % (interval 27 % at both ends)"),
+        ("1.3 times, interval 1.30 to 1.30.", "1.3 times, interval 1.30 at both ends."),
+        ("27\u00a0ms to 27\u00a0ms", "27\u00a0ms at both ends"),
+        ("(1.3 to 1.35)", "(1.3 to 1.35)"),
+        ("(13 to 3)", "(13 to 3)"),
+        ("(4 ms to 4 µs)", "(4 ms to 4 µs)"),
+        ("from 2 to 2 switches.", "from 2 to 2 switches."),
+    ],
+)
+def test_ends_that_are_written_alike_are_written_once(text: str, said: str) -> None:
+    assert claims.base.ends_once(text) == said
+    claim = Claim("x", "So it is.", "a book", "odd", lambda _: Verdict(HOLDS, text))
+    assert said in claim.check(constructed("odd", pd.DataFrame())).reason
 
 
 def quotes(table: pd.DataFrame) -> set[str]:

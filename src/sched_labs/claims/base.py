@@ -6,6 +6,7 @@ numbers of this run.  The sentences are the literature's, not ours: many are wro
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class Claim:
                 f"The check of the claim {self.id} broke on this run: {type(error).__name__}: {error}",
                 "The mistake is the book's; the other claims can be judged by their ids.",
             ) from error
-        said = verdict.reason
+        said = ends_once(verdict.reason)
         if verdict.outcome != UNKNOWN and (few := result.few_trials) > 1:
             said += f" (Of {few} trials: an interval is at most their range.)"
         if result.stands_in:
@@ -102,6 +103,15 @@ class Claim:
         if verdict.outcome != UNKNOWN and result.flags:
             said += " (This run is flagged.)"
         return Verdict(verdict.outcome, said)
+
+
+_UNIT = r"(?:\s?(?:ns|µs|ms|s|%|times))?"
+_ALIKE = re.compile(rf"(?<![\d.,])(−?\d[\d.,]*{_UNIT}) to \1({_UNIT})(?=[),;:\]]|\.(?!\d)|$)")
+
+
+def ends_once(text: str) -> str:
+    """Text whose intervals with ends that are written alike, "4 to 4 ms", say "4 ms at both ends"."""
+    return _ALIKE.sub(r"\1\2 at both ends", text)
 
 
 def yes(true: bool, reason: str) -> Verdict:

@@ -15,6 +15,7 @@ from ..core.errors import ParameterError
 from ..core.result import ENOUGH, Result
 from ..core.stats import Interval, seen
 from ..draw.axes import number_text, size_text, time_text
+from .base import ends_once
 
 _WIDTH = 68
 _KEEP = "\u00a0"  # a number stays on the line of its unit
@@ -40,7 +41,8 @@ def defend(
     unit      "ns" and "B" are written in the unit that suits; any other as it is
     measured  how
     instead   what it is not, and the baseline that shows it
-    baseline  that baseline as a number: where the interval reaches down to it, it "may be" that
+    baseline  that baseline as a number, of one that was measured its upper end: where the interval reaches
+              down to it, it "may be" that
     floor     by how much the same condition differs from itself: within it, it "may be" noise
 
     Raises ParameterError where value is neither one number nor three, or a floor stands beside one alone.
@@ -60,7 +62,7 @@ def defend(
     if not math.isfinite(middle):
         _say(f"{what}: this run has no number for it; its notes may say why.")
         return
-    interval = f" [{text(ends[0])} to {text(ends[1])}]" if ends else ""
+    interval = f" [{ends_once(f'{text(ends[0])} to {text(ends[1])}')}]" if ends else ""
     lines = [f"{what} {text(middle)}{interval}.", f"Measured: {measured}."]
     if ends and (trials := result.few_trials) > 1:
         lines.append(

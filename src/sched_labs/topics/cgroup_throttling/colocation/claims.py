@@ -8,7 +8,7 @@ from sched_labs.claims.base import FAILS, HOLDS, CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import between, count, holds_or_fails, one_row, some, tail_ratio
 
 SLOWER = 1.25  # times, of p99: what two trials of one way may differ by
-EITHER = "The intervals allow either, more than a quarter or less:"
+EITHER = f"The intervals allow either, more than {SLOWER} times or less:"
 _WORDS = {
     "alone": "without the job",
     "beside": "beside the job",
@@ -44,17 +44,17 @@ def _harmed(table: pd.DataFrame) -> pd.Series:
     if least <= SLOWER:
         slowed, rather = ("slowed", ", if at all") if most <= SLOWER else ("may have slowed", "")
         raise CannotTell(
-            f"The batch job {slowed} the service by less than a quarter{rather}: p99 was {_p99(beside)} and "
-            f"{_p99(alone)}."
+            f"The batch job {slowed} the service by less than {SLOWER} times{rather}: p99 was "
+            f"{_p99(beside)} and {_p99(alone)}."
         )
     return beside
 
 
 def _quicker(row: pd.Series, beside: pd.Series) -> Verdict:
-    """Whether the service is quicker by a quarter at least than beside a job that nothing is done to."""
+    """Whether the service is quicker by SLOWER at least than beside a job that nothing is done to."""
     least, most = tail_ratio(beside, row)
     reason = f"p99 was {_p99(row)} and {_p99(beside)}."
-    unclear = EITHER if most >= SLOWER else "Quicker, but by less than a quarter:"
+    unclear = EITHER if most >= SLOWER else f"Quicker, but by less than {SLOWER} times:"
     return holds_or_fails(least > SLOWER, least <= 1 and most < SLOWER, reason, unclear)
 
 
@@ -89,7 +89,7 @@ def _only_a_limit(table: pd.DataFrame) -> Verdict:
     if most < SLOWER:
         reason = f"p99 was {_p99(limited)} and {_p99(best)}."
         if least > 1:
-            raise CannotTell(f"Slower than under the limit, but by less than a quarter: {reason}")
+            raise CannotTell(f"Slower than under the limit, but by less than {SLOWER} times: {reason}")
         return Verdict(FAILS, reason)
     best = others.sort_values("p99_lo_ns").iloc[0]  # for all of them to be slower, this one has to be
     reason = f"p99 was {_p99(limited)} and {_p99(best)}."
@@ -120,7 +120,8 @@ def _own_cpu_is_enough(table: pd.DataFrame) -> Verdict:
     limited, free = _row(table, "apart, quota"), _row(table, "apart")
     reason = (
         f"{count(limited.service_throttled_percent)} % of its periods were throttled; p99 was "
-        f"{ns(limited.p99_ns)}, and {ns(free.p99_ns)} without the quota."
+        f"{ns(limited.p99_ns)}, and {ns(free.p99_ns)} without the quota. One CPU can use up no more than "
+        "that quota."
     )
     if limited.service_throttled_percent != 0:
         raise CannotTell(f"It may have needed all of its CPU for a whole period: {reason}")

@@ -52,7 +52,8 @@ def _never_throttled(table: pd.DataFrame) -> Verdict:
         raise CannotTell("One start says nothing about how starts vary.")
     reason = (
         f"{fitting.throttled_percent:.0f} % of the periods were throttled with GOMAXPROCS={fitting.threads} "
-        f"(interval {least:.0f} to {most:.0f} %), {host.throttled_percent:.0f} % with {host.threads}."
+        f"(interval {least:.0f} to {most:.0f} %), {host.throttled_percent:.0f} % with {host.threads}; for "
+        f"{ns(fitting.throttled_ns_per_s)} and {ns(host.throttled_ns_per_s)} of each second, over all CPUs."
     )
     if least > RARE:
         return Verdict(FAILS, reason)

@@ -259,19 +259,20 @@ def _times(good: pd.DataFrame) -> pd.Series[Any]:
 
 def _caption(table: pd.DataFrame) -> str:
     good = judged(table)
+    woken = good[good["mechanism"] != "yield"]  # sched_yield wakes no thread, so that it is no hand-over
     sentences = []
     middles: dict[str, float] = {}
-    for place, rows in good.groupby("placement", sort=False):
+    for place, rows in woken.groupby("placement", sort=False):
         middles[str(place)] = float(rows["net_per_switch_ns"].median())
     if "same_cpu" in middles:
-        rows = good[good["placement"] == "same_cpu"]
+        rows = woken[woken["placement"] == "same_cpu"]
         text = axes.range_text(rows["net_per_switch_ns"].min(), rows["net_per_switch_ns"].max())
         sentence = f"Beyond its system calls, a hand-over on one CPU costs {text}"
         if "other_cpu" in middles:
             sentence += (
                 f"; a hand-over to another CPU costs {axes.time_text(middles['other_cpu'])} in the median"
             )
-            if len(times := _times(good)):
+            if len(times := _times(woken)):
                 ends = dict.fromkeys(axes.number_text(end, 2) for end in (times.min(), times.max()))
                 sentence += f", case by case {' to '.join(ends)} times as much as the same on one CPU"
         sentences.append(f"{sentence}.")
@@ -283,6 +284,10 @@ def _caption(table: pd.DataFrame) -> str:
                 for place, value in middles.items()
             )
         )
+    yields = good[(good["mechanism"] == "yield") & (good["placement"] == "same_cpu")]["net_per_switch_ns"]
+    if len(yields):
+        text = axes.range_text(yields.min(), yields.max())
+        sentences.append(f"By sched_yield, which wakes no thread, a switch on one CPU costs {text}.")
     if cases := len(table) - len(good):
         why = "a round trip took another number of switches than it should"
         if cases > table["flagged"].sum():

@@ -105,7 +105,8 @@ def _no_moves(table: pd.DataFrame) -> Verdict:
     most = float(pinned["kernel_moves_per_request"].max())
     free = table.loc[table["placement"] == "free", "kernel_moves_per_request"].max()
     reason = (
-        f"At most {number_text(most, 2)} moves a request pinned, and up to {number_text(free, 2)} free, by "
+        f"at most {number_text(most, 2)} moves a request pinned, which is the pin itself, and up to "
+        f"{number_text(free, 2)} free, by "
         "the kernel's count, in which a move there and back is two."
     )
     return holds_or_fails(most < RARE, most > OFTEN, reason, f"Neither below {RARE} nor above {OFTEN}:")

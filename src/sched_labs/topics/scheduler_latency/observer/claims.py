@@ -36,6 +36,8 @@ def _recording_is_dearer(table: pd.DataFrame) -> Verdict:
     """Statistic: time added to a switch, by interval.  Control: no observer, in turns.  Design: the same
     program for both.  Opponent: a recorder may be told to keep less.
     """
+    if not (table["observer"] == "perf").any():
+        raise CannotTell("This run has no perf; observer.cost() watches with it, too, where it is installed.")
     perf, count = _observer(table, "perf"), _observer(table, "runqlat")
     reason = (
         f"perf sched record adds {ns(perf['added_ns'])} to a switch (interval {ns(perf['added_lo_ns'])} to "

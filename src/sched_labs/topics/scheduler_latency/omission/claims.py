@@ -39,8 +39,9 @@ def _misses_the_run_delay(table: pd.DataFrame) -> Verdict:
         raise CannotTell("This kernel keeps no run delay for threads.")
     missed = open_.waited_ns - closed.waited_ns
     reason = (
-        f"in a trial the client that waits missed {ns(missed)} of waiting in sum; the server's own "
-        f"run-queue latency was {ns(open_.run_delay_ns)}."
+        f"in a trial the client that waits missed {ns(missed)} of waiting in sum; the server's run delay was "
+        f"{ns(open_.run_delay_ns)} by schedstat (which sees nothing of a stall that sleeps, and hardly "
+        "anything of a wake-up on an idle CPU)."
     )
     if missed > 5 * open_.run_delay_ns or open_.run_delay_ns > 5 * abs(missed):
         return Verdict(FAILS, reason)

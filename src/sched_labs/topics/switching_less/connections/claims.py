@@ -24,7 +24,10 @@ def _loop_pays_nothing(table: pd.DataFrame) -> Verdict:
     loop = some(table[table["by"] == "loop"], "This run did not measure the event loop.")
     most = loop.sort_values("switches_per_request").iloc[-1]
     widest = loop.sort_values("switches_hi_per_request").iloc[-1]
-    reason = f"At most {most.switches_per_request:.2f} switches a request ({_at(most)})."
+    reason = (
+        f"up to {most.switches_per_request:.2f} switches a request ({_at(most)}; interval "
+        f"{most.switches_lo_per_request:.2f} to {most.switches_hi_per_request:.2f})."
+    )
     return holds_or_fails(
         (loop.switches_hi_per_request < FEW).all(),
         (loop.switches_lo_per_request > 0.5).any(),
