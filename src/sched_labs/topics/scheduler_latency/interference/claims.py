@@ -82,8 +82,8 @@ def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
         1e3 * ms / count for ms, count in ((least, before), (most, before), (low, after), (high, after))
     )
     reason += (
-        f", for {before:,.0f} and {after:,.0f} softirqs a second, fewer where the sender of packets had fewer "
-        f"turns: {_less(table)}{number_text(1e3 * plain / before, 2)} ({_between(least, most)}) and "
+        f", for {before:,.0f} and {after:,.0f} softirqs a second: {_less(table)}"
+        f"{number_text(1e3 * plain / before, 2)} ({_between(least, most)}) and "
         f"{number_text(1e3 * better / after, 2)} µs each ({_between(low, high)})."
     )
     return holds_or_fails(
@@ -94,6 +94,6 @@ def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
 CLAIMS = [
     Claim("L27", "What the kernel does for network packets is done by kernel threads (kworkers).",
           COURSE, "interference.neighbours", _packets_by_kworkers),
-    Claim("002-062", "A better nice value at least halves what the kernel's work for each packet takes from a "
-          "program.", COURSE, "interference.neighbours", _nice_keeps_softirqs_away),
+    Claim("002-062", "A better nice value at least halves what the kernel's work for each packet takes from "
+          "a program.", COURSE, "interference.neighbours", _nice_keeps_softirqs_away),
 ]  # fmt: skip
