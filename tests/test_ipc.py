@@ -158,7 +158,6 @@ class Notes:
         ]  # fmt: skip
         self.rows = [pd.DataFrame(rows)]
         self.parameters = {"conditions": list(rates)}
-        self.facts = {"switch_every_ns": 1e6}
         self.said: list[tuple[str, str]] = []
 
     def note(self, level: str, text: str) -> None:
@@ -167,16 +166,28 @@ class Notes:
 
 def test_trials_that_form_two_groups_and_an_unsteady_baseline_are_flagged() -> None:
     steady = Notes({"alone": [80, 82, 81, 79], "streamer": [64, 65, 6, 6]})
-    ipc._check_causes(steady)  # type: ignore[arg-type]
+    ipc._check_causes(steady, 1000)  # type: ignore[arg-type]
     (said,) = steady.said
     assert said[0] == "flag"
     assert said[1].startswith("streamer: the trials form two groups, around 20% and 92% less work;")
     shaken = Notes({"alone": [80, 82, 20, 79], "streamer": [64, 65, 16, 63]})
-    ipc._check_causes(shaken)  # type: ignore[arg-type]
+    ipc._check_causes(shaken, 1000)  # type: ignore[arg-type]
     assert [level for level, _ in shaken.said] == ["flag"] and "4.1 times" in shaken.said[0][1]
     calm = Notes({"alone": [80, 82, 81, 79], "streamer": [64, 65, 66, 63]})
-    ipc._check_causes(calm)  # type: ignore[arg-type]
+    ipc._check_causes(calm, 1000)  # type: ignore[arg-type]
     assert calm.said == []
+
+
+def test_a_victim_that_hands_over_where_it_was_told_to_is_not_flagged_however_dear_that_is() -> None:
+    dear = Notes({"alone": [80, 82, 81, 79], "switches": [8, 9, 8, 9], "bare": [60, 61, 60, 61]})
+    for rows in dear.rows:
+        told = rows["condition"].isin(["switches", "bare"])
+        rows.loc[told, "voluntary_switches"] = rows["lines"] // 1000
+    ipc._check_causes(dear, 1000)  # type: ignore[arg-type]
+    assert dear.said == []
+    dear.rows[0]["voluntary_switches"] //= 2
+    ipc._check_causes(dear, 1000)  # type: ignore[arg-type]
+    assert dear.said == [("flag", "The victim was switched less often than it was told to hand over.")]
 
 
 @pytest.mark.parametrize(

@@ -182,12 +182,13 @@ def causes(
         every_ns = 1000 * switch_every_us
     run.facts["switch_every_ns"] = every_ns
     every: list[Any] = [part for name in conditions for part in ("--condition", name)]
-    every += ["--trials", trials, "--stint", max(1, round(every_ns / ns_per_line))]
+    stint = max(1, round(every_ns / ns_per_line))
+    every += ["--trials", trials, "--stint", stint]
     steps = range(trials * len(conditions))
     with contextlib.closing(_blocks(run, [*words, *every], asked, cpus, len(steps))) as blocks:
         for _ in run.each(steps, label=lambda n: f"block {n + 1}"):
             run.add([next(blocks)])
-    _check_causes(run)
+    _check_causes(run, stint)
 
 
 def _set(run: Run, survey: machine.Machine) -> int:
@@ -326,13 +327,16 @@ def _stint_ns(stint_ns: float, rows: list[dict[str, Any]], probed: list[dict[str
     return float(np.clip(extra_ns * (1 - wanted) / wanted, SHORTEST_STINT_NS, LONGEST_STINT_NS))
 
 
-def _check_causes(run: Run) -> None:
-    """Whether the victim switched where it was told to, and nowhere else."""
+def _check_causes(run: Run, stint: int) -> None:
+    """Whether the victim switched where it was told to, after so many lines, and nowhere else.
+
+    Lines, and not time: what a hand-over costs makes them take longer, and is what the run is there to show.
+    """
     data = pd.concat(run.rows)
     switches = data["voluntary_switches"] + data["involuntary_switches"]
-    due = data["cpu_ns"] / run.facts["switch_every_ns"]
+    due = data["lines"] / stint
     told = data["condition"].isin(["switches", "bare"])
-    if (switches[told] < 0.2 * due[told]).any():
+    if (switches[told] < 0.9 * due[told]).any():
         run.note("flag", "The victim was switched less often than it was told to hand over.")
     quiet = switches[~told] / data.loc[~told, "elapsed_ns"] * 1e9
     if float(quiet.median()) > 200:
