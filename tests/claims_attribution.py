@@ -87,6 +87,9 @@ def off_cpu(runnable_ns: int, uninterruptible_ns: int) -> list[dict[str, Any]]:
     ]
 
 
+ENDS = ("", "_lo", "_hi")
+
+
 def beside_packets(
     nice: int,
     interrupts: float,
@@ -95,9 +98,13 @@ def beside_packets(
     half_width: float = 0.1,
     attributed: bool = True,
     softirqs: float = 1e5,
+    counted: tuple[float, float, float] = (0, 0, 0),
     neighbour: str = "packets",
 ) -> list[dict[str, Any]]:
-    """What softirqs and kernel threads took, in ms of each second, and how many softirqs there were."""
+    """What softirqs and kernel threads took, in ms of each second, and how many softirqs there were.
+
+    counted   by what part the count, and the ends of its interval, differ from softirqs
+    """
     return [
         {
             "neighbour": neighbour,
@@ -106,7 +113,7 @@ def beside_packets(
             "ms_per_s": ms,
             "ms_per_s_lo": ms * (1 - half_width),
             "ms_per_s_hi": ms * (1 + half_width),
-            "softirqs_per_s": softirqs,
+            **{f"softirqs{end}_per_s": softirqs * (1 + by) for end, by in zip(ENDS, counted, strict=True)},
             "attributed": attributed,
         }
         for part, ms in (("interrupt", interrupts), ("over_it", 1.0), ("kernel_thread", threads))
@@ -185,6 +192,12 @@ CASES: list[Case] = [
         "0.1 (0.089 to 0.11) and 0.01 µs each",
     ),
     ("002-062", UNKNOWN, beside_packets(0, 60, 0) + beside_packets(-10, 6, 0, softirqs=math.nan), "counted"),
+    (
+        "002-062",
+        UNKNOWN,
+        beside_packets(0, 90, 0) + beside_packets(-10, 36, 0, softirqs=4e4, counted=(0, -0.5, 1)),
+        "and 0.93 µs each (0.42 to 2)",
+    ),
     (
         "002-062",
         UNKNOWN,

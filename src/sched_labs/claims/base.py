@@ -28,7 +28,7 @@ _THERE = {HOLDS: "holds", FAILS: "does not hold", UNKNOWN: "cannot be told"}
 WEB_COURSE = "a web course on context switches"
 LATENCY_COURSE = "a web course on scheduler latency"
 SWITCH_LIST = "a collection of switch benchmarks"
-ONE_VM = "what one cloud virtual machine showed (its table has 'several times')"
+ONE_VM = "what one cloud virtual machine showed"
 
 
 @dataclass(frozen=True)

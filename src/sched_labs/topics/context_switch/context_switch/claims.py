@@ -255,7 +255,7 @@ CLAIMS = [
     Claim("000-007", "A switch costs between 1 and 5 µs directly.", WEB_COURSE, "context_switch.matrix",
           _direct_1_to_5_us),
     Claim("003-009", "A hand-over to another CPU takes at least three times as long as one on the same CPU.",
-          ONE_VM, "context_switch.matrix", _other_cpu_dearer),
+          f"{ONE_VM}: its table has 'several times'", "context_switch.matrix", _other_cpu_dearer),
     Claim("003-007", "Ping-pong by pipe or by condition variable makes exactly two switches a round trip.",
           "assumed by benchmarks that divide by two", "context_switch.matrix",
           _two_switches),

@@ -34,6 +34,12 @@ def _beyond(taken: Taken, table: pd.DataFrame, nice: int, *parts: str) -> Taken:
     return taken[0] - middle, taken[1] - most, taken[2] - least
 
 
+def _each(taken: Taken, row: pd.Series) -> Taken:
+    """What one softirq took, in µs; the ends are the widest that both intervals allow."""
+    ends = [1e3 * ms / row[f"softirqs_{end}_per_s"] for ms in taken[1:] for end in ("lo", "hi")]
+    return 1e3 * taken[0] / row.softirqs_per_s, min(ends), max(ends)
+
+
 def _less(table: pd.DataFrame) -> str:
     return "less what there is with nobody, " if (table["neighbour"] == "nobody").any() else ""
 
@@ -72,19 +78,16 @@ def _nice_keeps_softirqs_away(table: pd.DataFrame) -> Verdict:
     )
     if most < 1:
         raise CannotTell(f"There was hardly any of it: {reason}.")
-    counts = table[table["neighbour"] == "packets"].groupby("nice")["softirqs_per_s"].first()
-    before, after = counts[0], counts[-10]
-    if not (before > 0 and after > 0):
-        raise CannotTell(f"The softirqs were not counted: {reason}.")
-    plain, least, most = _beyond((plain, least, most), table, 0, "interrupt", "over_it")
-    better, low, high = _beyond((better, low, high), table, -10, "interrupt", "over_it")
-    least, most, low, high = (
-        1e3 * ms / count for ms, count in ((least, before), (most, before), (low, after), (high, after))
-    )
+    counts = table[table["neighbour"] == "packets"]
+    before, after = (counts[counts["nice"] == nice].iloc[0] for nice in (0, -10))
+    if not (before.softirqs_lo_per_s > 0 and after.softirqs_lo_per_s > 0):
+        raise CannotTell(f"The softirqs were not counted, or in one trial: {reason}.")
+    plain, least, most = _each(_beyond((plain, least, most), table, 0, "interrupt", "over_it"), before)
+    better, low, high = _each(_beyond((better, low, high), table, -10, "interrupt", "over_it"), after)
     reason += (
-        f", for {before:,.0f} and {after:,.0f} softirqs a second: {_less(table)}"
-        f"{number_text(1e3 * plain / before, 2)} ({_between(least, most)}) and "
-        f"{number_text(1e3 * better / after, 2)} µs each ({_between(low, high)})."
+        f", for {before.softirqs_per_s:,.0f} and {after.softirqs_per_s:,.0f} softirqs a second: "
+        f"{_less(table)}{number_text(plain, 2)} ({_between(least, most)}) and {number_text(better, 2)} µs "
+        f"each ({_between(low, high)})."
     )
     return holds_or_fails(
         high < 0.5 * least, low > 0.5 * max(0.0, most), reason, "The intervals allow either:"

@@ -43,7 +43,8 @@ def summarise(result: Result) -> pd.DataFrame:
                                    over_it: interruptions while it had the CPU itself
     ms_per_s, ms_per_s_lo, ms_per_s_hi   lost in each second: median over the trials, 95 % interval; without
                                    BPF missing but for unattributed and over_it
-    softirqs_per_s                 network softirqs that began on the CPU; missing where it is not told
+    softirqs_per_s, softirqs_lo_per_s, softirqs_hi_per_s   network softirqs that began on the CPU, likewise;
+                                   missing where it is not told
     units_per_s                    datagrams that the neighbour received, or KiB that it wrote, by the time
                                    for which it worked, a little longer than the victim; median
     attributed                     whether the waits are attributed at all (that needs the BPF probe)
@@ -57,6 +58,8 @@ def summarise(result: Result) -> pd.DataFrame:
         # Runs of earlier versions do not say for how long they counted softirqs.
         window_ns = counted.get("softirqs_window_ns", counted["window_ns"])
         worked_ns = counted["window_ns"] + 2e9 * LEAD_S  # for how long the neighbour did
+        told = counted["softirqs"].notna().all()
+        began = median_interval(1e9 * counted["softirqs"] / window_ns) if told else None
         for part in PARTS:
             of_part = data[data["part"] == part].set_index("trial")["part_ns"]
             known = attributed or part in ("unattributed", "over_it")
@@ -68,9 +71,7 @@ def summarise(result: Result) -> pd.DataFrame:
                     "nice": int(nice),
                     "part": part,
                     **in_columns("ms_per_s", "", per_s),
-                    "softirqs_per_s": float((1e9 * counted["softirqs"] / window_ns).median())
-                    if counted["softirqs"].notna().all()
-                    else math.nan,
+                    **in_columns("softirqs", "per_s", began),
                     "units_per_s": float((1e9 * counted["units"] / worked_ns).median()),
                     "attributed": attributed,
                 }
