@@ -87,6 +87,15 @@ def test_a_median_of_which_half_never_happened_is_the_time_that_was_watched() ->
     assert table.loc["short", "spread_ns"] == trials.loc[short, "watch_ns"].max()
 
 
+def test_the_caption_says_how_long_a_crowd_was_held_that_was_held_for_long() -> None:
+    run = recorded("balance.spread")
+    other = replace(run, parameters=run.parameters | {"hold_ms": 1234})
+    assert "Held for 1234 ms instead: " in figure.draw(other, None, ()).caption
+    trials = run.tables["trials"]
+    short = replace(run, tables={**run.tables, "trials": trials[trials.situation == "short"]})
+    assert "instead" not in figure.draw(short, None, ()).caption
+
+
 # A domain's line of each version: busy 3, idle 5, newly idle 7, and 2 running ones.
 V15 = " ".join(["9 9 9 9 {} 9 9 9"] * 3).format(5, 3, 7)
 V16 = " ".join(["9 9 9 9 {} 9 9 9"] * 3).format(3, 5, 7)

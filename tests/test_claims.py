@@ -757,3 +757,20 @@ def test_every_check_answers_the_four_questions() -> None:
     for claim in (*all_claims(), *claims_kernels.CLAIMS):
         check = getattr(claim.test, "func", claim.test)
         assert all(word in (check.__doc__ or "") for word in asked), claim.id
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("p99 was 2.18 ms (1.18 ms to 3.61 ms).", True),
+        ("every 4 ms (4 ms to 4 ms).", True),
+        ("27 % (interval 20 to 27).", True),
+        ("cpu.stat calls it throttled_time.", False),
+        ("of 3 runtimes 2 go by it, and 1 to be sure.", False),
+    ],
+)
+def test_a_reason_without_an_interval_tells_nothing_of_ranges(text: str, spans: bool) -> None:
+    claim = Claim("x", "So it is.", "a book", "odd", lambda _: Verdict(HOLDS, text))
+    few = constructed("odd", pd.DataFrame())
+    few.parameters["trials"] = 3
+    assert ("at most their range" in claim.check(few).reason) == spans

@@ -95,7 +95,7 @@ class Claim:
                 "The mistake is the book's; the other claims can be judged by their ids.",
             ) from error
         said = ends_once(verdict.reason)
-        if verdict.outcome != UNKNOWN and (few := result.few_trials) > 1:
+        if verdict.outcome != UNKNOWN and (few := result.few_trials) > 1 and _SPANS.search(said):
             said += f" (Of {few} trials: an interval is at most their range.)"
         if result.stands_in:
             there = f"On the recorded machine it {_THERE[verdict.outcome]}: {said}"
@@ -105,6 +105,7 @@ class Claim:
         return Verdict(verdict.outcome, said)
 
 
+_SPANS = re.compile(r"interval|at both ends|\d\S*( \S+)? to −?\d")  # where a reason shows an interval
 _UNIT = r"(?:\s?(?:ns|µs|ms|s|%|times))?"
 _ALIKE = re.compile(rf"(?<![\d.,])(−?\d[\d.,]*{_UNIT}) to \1({_UNIT})(?=[),;:\]]|\.(?!\d)|$)")
 

@@ -338,6 +338,9 @@ def _rt_runtime(known: Evidence) -> Verdict:
     return Verdict(HOLDS, f"There is no fair server; real-time threads may have {runtime / period:.0%}.")
 
 
+_OVER = "what this group, which had none, used in a period was not counted"
+
+
 def _no_burst(known: Evidence) -> Verdict:
     """Statistic: whether cpu.stat of the group counts bursts.  Control: 5.10, before they came (5.14).
     Design: the group was given none, so that this says what can be, not what was.
@@ -346,8 +349,8 @@ def _no_burst(known: Evidence) -> Verdict:
     if known.quota is None:
         raise CannotTell("No quota was set on this kernel for this table.")
     if known.quota["burst_counted"]:
-        return Verdict(FAILS, "cpu.stat counts bursts: a group can be given some (this one had none).")
-    raise CannotTell("cpu.stat knows no bursts, and what a period overran by at a tick was not counted.")
+        return Verdict(FAILS, f"cpu.stat counts bursts, which a group can be given; {_OVER}.")
+    raise CannotTell(f"cpu.stat knows no bursts; {_OVER}.")
 
 
 def _throttles_all(known: Evidence) -> Verdict:

@@ -36,7 +36,10 @@ def _like_a_switch(table: pd.DataFrame) -> Verdict:
     if not math.isfinite(low) or not math.isfinite(high):
         raise CannotTell("A limit held the thread back in one trial only: that gives no interval.")
     least, most = stalls.stall_ns.min(), stalls.stall_ns.max()
-    reason = f"the median stall of each limit lasted between {ns(least)} and {ns(most)}."
+    reason = (
+        f"the median stall of each limit lasted between {ns(least)} and {ns(most)}, and by the "
+        f"kernel's count a throttled period stood still for at least {ns(counted)} on average."
+    )
     if low > 200_000 and counted > 200_000:
         return Verdict(FAILS, reason)
     if high <= 200_000:

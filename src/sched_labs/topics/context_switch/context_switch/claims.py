@@ -198,7 +198,7 @@ def _saves_half(table: pd.DataFrame) -> Verdict:
     low = 1 - both.round_trip_hi_ns_one / both.round_trip_lo_ns_free
     high = 1 - both.round_trip_lo_ns_one / both.round_trip_hi_ns_free
     told = pd.DataFrame({"saved": saved, "low": low, "high": high}).reset_index()
-    reason = "of a free round trip a pin to one CPU saves " + ", ".join(
+    reason = "of a free round trip, system calls included, a pin to one CPU saves " + ", ".join(
         f"{row.saved:z.1%} ({row.low:z.1%} to {row.high:z.1%}: {row.mechanism}, {row.between})"
         for row in told.itertuples(index=False)
     )

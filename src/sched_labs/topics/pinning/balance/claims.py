@@ -7,7 +7,7 @@ import pandas as pd
 from sched_labs.claims.base import CannotTell, Claim, Verdict, ns
 from sched_labs.claims.helpers import above, between, holds_or_fails, one_row, ratio
 
-from .experiment import NAMES, ODD, SHORT
+from .experiment import LONG, NAMES, ODD, SHORT
 
 AT_ONCE_NS = 1e6  # several times the way out of idle, in a virtual machine, too; and less than a tick
 _SPANS = "The interval spans 1 ms:"
@@ -60,7 +60,7 @@ def _forgets(table: pd.DataFrame) -> Verdict:
     direction is remembered.  Opponent: a run that ends before the first hog leaves has a lower bound for a
     time, which says nothing of being sooner or alike.
     """
-    long, short = _row(table, "long"), _row(table, SHORT)
+    long, short = _row(table, LONG), _row(table, SHORT)
     reason = f"the first left after {_first(long)} where they were held for long, {_first(short)} otherwise."
     least, most = ratio(long, short, "first", "ns")
     all_left = long.stayed_percent == short.stayed_percent == 0

@@ -30,7 +30,7 @@ from sched_labs.topics.scheduler_latency.wakeplace.experiment import idle_ticks
 MOST_HOGS, MOST_CPUS = 64, 8  # of balance.c; a machine with more CPUs lends as many
 MOMENT_MS = 50  # in which each of eight hogs has had its turn, so that it runs when it is let go
 WINDOW_NS = 100_000_000  # in which shares are compared, too
-SHORT, ODD = "short", "odd"
+SHORT, LONG, ODD = "short", "long", "odd"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Situation:
 
 SITUATIONS = {
     SHORT: Situation(),
-    "long": Situation(long=True),
+    LONG: Situation(long=True),
     "goes idle": Situation(goes_idle=True),
     "naps": Situation(naps=True),
     "half": Situation(half=True),
@@ -64,7 +64,7 @@ SITUATIONS = {
 }
 NAMES = {  # of the rows of the figure
     SHORT: "held for a moment",
-    "long": "held for long",
+    LONG: "held for long",
     "goes idle": "a CPU goes idle",
     "naps": "each naps for 1 ms",
     "half": "half may not leave",

@@ -26,7 +26,7 @@ from sched_labs.draw.base import (
     times_ns,
 )
 
-from .experiment import NAMES, SHORT
+from .experiment import LONG, NAMES, SHORT
 
 KIND = "balance.spread"
 _COLUMNS = (
@@ -81,7 +81,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Predictions) 
     return Figure(
         drawing,
         alt=_alt(table, drawn),
-        caption=_caption(table),
+        caption=_caption(table) + _held_longer(table, result.parameters["hold_ms"]),
         data=table,
         also=(drawn,),
         title="How long crowded threads stay together after they are let go",
@@ -163,6 +163,15 @@ def _caption(table: pd.DataFrame) -> str:
         else f"in at least half of the starts they are not spread within {ended}"
     )
     return f"{who}: the first computes on another CPU {began} after they were let go, and {spread}."
+
+
+def _held_longer(table: pd.DataFrame, hold_ms: int) -> str:
+    """The only row whose crowd is held as long as the parameter says, unless it is the first row."""
+    return "".join(
+        f" Held for {hold_ms} ms instead: {_first_text(row)} until the first does."
+        for row in each(table.iloc[1:])
+        if row.situation == LONG
+    )
 
 
 def _alt(table: pd.DataFrame, drawn: pd.DataFrame) -> str:

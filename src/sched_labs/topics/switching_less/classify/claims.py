@@ -23,7 +23,7 @@ def _ratio_tells(table: pd.DataFrame) -> Verdict:
     if len(table) < 4:
         raise CannotTell("This run watched too few processes.")
     said = "; ".join(wrong) if wrong else f"all {len(judged)} processes as they are"
-    return Verdict(FAILS if wrong else HOLDS, f"By a ratio of ten alone: {said}.")
+    return Verdict(FAILS if wrong else HOLDS, f"By a ratio of more than ten alone: {said}.")
 
 
 def _leader_is_enough(table: pd.DataFrame) -> Verdict:

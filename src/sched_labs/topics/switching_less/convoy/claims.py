@@ -210,7 +210,9 @@ def _busy_waiting_burns(table: pd.DataFrame) -> Verdict:
         return Verdict(HOLDS, reason)
     dearer = [_WORDS[row.lock] for row in sleeping if spin.cpu_hi_ns_per_item < row.cpu_lo_ns_per_item]
     if dearer:
-        return Verdict(FAILS, f"{reason} More than it took to spin: {', '.join(dearer)}.")
+        cheaper = [_WORDS[row.lock] for row in sleeping if spin.cpu_lo_ns_per_item > row.cpu_hi_ns_per_item]
+        less = f" Less: {', '.join(cheaper)}." if cheaper else ""
+        return Verdict(FAILS, f"{reason} More than it took to spin: {', '.join(dearer)}.{less}")
     ends = ", ".join(between(row, "cpu", "ns_per_item") for row in (spin, *sleeping))
     raise CannotTell(f"The intervals overlap, {ends}: {reason}")
 

@@ -119,6 +119,6 @@ CLAIMS = [
           "read out of kernel/sched/fair.c of Linux 6.18", WAITS, _keeps_no_kernel_lock),
     Claim("quota-priority", "Where a group's threads have had their quota of CPU time, none of them runs "
           "before the next period.", MANUAL, WAITS, _stops_everybody),
-    Claim("quota-burst", "A burst (cpu.max.burst) keeps others from waiting for a holder that needs more "
-          "than its quota now and then.", MANUAL, WAITS, _burst_helps),
+    Claim("quota-burst", "A burst (cpu.max.burst, cpu.cfs_burst_us) keeps others from waiting for a holder "
+          "that needs more than its quota now and then.", MANUAL, WAITS, _burst_helps),
 ]  # fmt: skip

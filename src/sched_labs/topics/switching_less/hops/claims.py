@@ -29,6 +29,9 @@ def _like_a_call(table: pd.DataFrame) -> Verdict:
     told = ways if dear.empty else dear
     said = ", ".join(f"{NAMES_OF_HOPS[str(way.by)]} {ns(way.ns_per_hop)}" for _, way in told.iterrows())
     if len(dear):
+        near = ways[ways.ns_hi_per_hop <= 10]
+        like = [f"{NAMES_OF_HOPS[str(way.by)]} {ns(way.ns_per_hop)}" for _, way in near.iterrows()]
+        said += f"; like a call is only {' and '.join(like)}" if like else ""
         return Verdict(FAILS, f"{said}.")
     if (ways.ns_hi_per_hop <= 10).all():
         return Verdict(HOLDS, f"{said}.")

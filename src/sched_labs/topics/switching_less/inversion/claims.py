@@ -79,7 +79,8 @@ def _inheritance_bounds(table: pd.DataFrame) -> Verdict:
     least, most = _times(row, alone)
     reason = (
         f"one wait in ten took {ns(row.p90_ns)} or more with inheritance, for a nice holder beside a hog, "
-        f"{ns(alone.p90_ns)} under an ordinary mutex without a hog."
+        f"{ns(alone.p90_ns)} under an ordinary mutex without a hog, where a wait is the rest of the hold and "
+        "a hand-over."
     )
     return _as_long(least, most, reason)
 

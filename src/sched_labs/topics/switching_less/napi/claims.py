@@ -141,8 +141,8 @@ CLAIMS = [
           _only_its_own),
     Claim("napi-pays", "Received by a thread of the kernel, packets are paid for by that thread, and by no "
           "program that computes beside it.", BELIEF, KIND, _paid_by_itself),
-    Claim("napi-steadier", "Threaded NAPI makes the latency of packets better on a busy CPU.", BELIEF, KIND,
-          _steadier),
+    Claim("napi-steadier", "Threaded NAPI makes the tail of packets' latency shorter on a busy CPU.", BELIEF,
+          KIND, _steadier),
     Claim("napi-fifo", "A real-time priority gives the kernel's thread the latency that softirqs had.",
           BELIEF, KIND, _priority_mends_it),
 ]  # fmt: skip
