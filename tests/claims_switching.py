@@ -436,7 +436,7 @@ WAKING_CASES: list[Case] = [
     ("000-086", FAILS, [herd("own", 1)], "a source of its own: 1"),
     ("000-086", UNKNOWN, [herd("own", 2)], "(1.8 to 2.2), and with one waiter for each source more"),
     ("000-086", UNKNOWN, [herd("own", 1, threads=1)], "Too few"),
-    ("000-063", HOLDS, [timer("own", 0.07)], "after 0.1 ms without a wake-up 0.07 times an event"),
+    ("000-063", HOLDS, [timer("own", 0.07)], "after 0.1 ms of quiet 0.07 times an event"),
     ("000-063", UNKNOWN, [timer("own", 0.01, late_ns=5e7)], "a tick of 10 ms explains (45 ms to 55 ms)"),
     ("000-063", UNKNOWN, [timer("own", 0.07, period_ns=1e6)], "lie 62.5 µs apart, too close to tell: 16"),
     ("000-063", FAILS, [timer("own", 0.96)], "an event, and served half of the events within 20 µs"),

@@ -83,6 +83,19 @@ def test_each_example_wins_and_loses_what_the_chapter_says(kernel: str) -> None:
     assert all(0.95 < times[f"{name}.bpf.c", "batch"] < 1.05 for name in ("fifo", "fair", "deadline"))
 
 
+@BESIDE_OTHERS
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_to_the_head_of_the_queue_goes_who_is_put_there(kernel: str, tmp_path: Path) -> None:
+    """The flag's number differs between the two kernels."""
+    first_come = scheduler.EXAMPLES / "fifo.bpf.c"
+    head = "    if (enq_flags & SCX_ENQ_WAKEUP)\n        enq_flags |= SCX_ENQ_HEAD;\n"
+    text = first_come.read_text()
+    woken_first = tmp_path / "woken_first.bpf.c"
+    woken_first.write_text(text.replace("    scx_bpf_dsq_insert(", head + "    scx_bpf_dsq_insert("))
+    ends, begins = (scheduler.run(path, kernel=kernel, progress=False) for path in (first_come, woken_first))
+    assert begins.score < 0.9 * ends.score
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_comparison_gives_the_same_digits_twice(kernel: str) -> None:
     fifo = [scheduler.EXAMPLES / "fifo.bpf.c"]

@@ -23,6 +23,11 @@ _SUITES = {
 }
 _NEWER_SUITES = {"debian": ("trixie-backports",), "ubuntu": ("noble-updates",)}
 
+_DEBIANS = (
+    " Debian has more: install debian-archive-keyring, and set SCHED_LABS_DEBIAN_MIRROR to the address of a "
+    "Debian mirror."
+)
+
 _NAME = re.compile(r"(?P<series>\d+\.\d+)(?P<patch>\.\d+)?(?:-(?P<flavour>[a-z]+))?")
 _IMAGE = re.compile(r"linux-image-(?P<abi>\d.*?)-(?:(?P<flavour>cloud|rt|generic)-?)?(?P<arch>amd64|arm64)?")
 
@@ -154,5 +159,6 @@ def choose(kernels: Iterable[Package], name: KernelName, distribution: str = "de
     raise UnknownKernelError(
         f"The package archive offers no kernel {name} ({flavour}).",
         (f"There are {', '.join(others)}. " if others else "")
-        + "`sched-labs kernels list --refresh` shows what can be had.",
+        + "`sched-labs kernels list --refresh` shows what can be had."
+        + (_DEBIANS if distribution == "ubuntu" else ""),
     )

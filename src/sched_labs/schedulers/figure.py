@@ -123,7 +123,7 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         "bars where a thread has the CPU, thin lines where it waits.  "
         f"{worst['thread']} has the longest wait since all began, {longest}.",
         caption=f"Under {scheduler}, {worst['thread']} waited {longest} for the CPU: "
-        "the longest wait of this run since all its threads had begun.",
+        "the longest wait of this run after the first turn of each of its threads.",
         provenance=provenance(result, None),
         data=table,
         title="Who has the CPU, and who waits for it",

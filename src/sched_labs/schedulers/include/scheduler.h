@@ -75,11 +75,15 @@ struct sched_ext_ops {
 static const u64 SCX_DSQ_GLOBAL = 1ULL << 63 | 1;
 static const u64 SCX_DSQ_LOCAL = 1ULL << 63 | 2;
 static const u64 SCX_ENQ_WAKEUP = 1;
-static const u64 SCX_ENQ_HEAD = 1 << 16;      /* to the head of the queue, not to its end */
 static const u64 SCX_ENQ_PREEMPT = 1ULL << 32; /* and take the CPU from the thread that has it */
 static const u64 SCX_KICK_IDLE = 1;            /* only if it has nothing to do */
 static const u32 SCX_TASK_QUEUED = 1;
 static const u64 SCX_SLICE_DFL = 20000000;    /* 20 ms */
+
+/* To the head of the queue, not to its end.  Its number is another in 6.18 than in 7.3, so that the loader looks it
+ * up by its name, as it does with the fields above. */
+enum scx_enq_flags { SCX_ENQ_HEAD = 1 };
+#define SCX_ENQ_HEAD ((u64)__builtin_preserve_enum_value(*(enum scx_enq_flags *)SCX_ENQ_HEAD, 1))
 
 extern s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) KFUNC;
 extern void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) KFUNC;

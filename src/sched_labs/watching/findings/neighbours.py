@@ -69,10 +69,14 @@ def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
     if taken:
         evidence += f", and {int(taken):,} times took a CPU from a thread of the program that could go on"
     if top["had_ms_per_s"]:
-        known = "the timeline shows" if seen.turns is not None else "its switches with the program show"
+        known = (
+            "as the timeline shows"
+            if seen.turns is not None
+            else "by an estimate from its switches with the program"
+        )
         evidence += (
-            f"; {known} that during {top['had_ms_per_s']:,.0f} ms of these waits in every second "
-            f"{top['name']} had the CPU"
+            f"; {known}, {top['name']} had the CPU during {top['had_ms_per_s']:,.0f} ms of these waits "
+            "in every second"
         )
     if top["client"]:
         evidence += f"; it is a client of the program, and works for more than {MOST_ASKING:g} times as long"
@@ -85,12 +89,12 @@ def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
         f"{top['name']} (process {top['pid']}{others}) has the CPUs that it waits for{weight}{confined}.",
         lost,
         share_of(lost, seen, causes),
-        f"{evidence}{why}; the waits are {how(causes)}.",
+        f"{evidence}{why}; the waits for all other programs are {how(causes)}.",
         "Its own threads may be too many as well: then they wait for each other when the rival has gone. A "
         "client of the program looks like a rival where no socket tells of it: in another network namespace, "
         "or one of datagrams where the helper is not there.",
-        f"{widen} the two different CPUs, or this one more weight: cpu.weight of its control group; a nice "
-        "value counts only against threads of the same group or session.",
+        f"{widen} the two different CPUs, or this one more weight: cpu.weight (version 1: cpu.shares) of its "
+        "control group; a nice value counts only against threads of the same group or session.",
         PAGES["wait"],
     )
 

@@ -186,10 +186,8 @@ def _caption(table: pd.DataFrame) -> str:
         said += f", {'most' if most else 'a part'} of it by {listed(waiting)}"
     if not asleep_ns:
         return f"{said}."
-    who = "the others" if waiting else "them"
-    return (
-        f"{said}; of the time of {who} it was {100 * woken_ns / asleep_ns:.0f} %, after they had been woken."
-    )
+    who = "the others spent" if waiting else "they spent"
+    return f"{said}; {who} {100 * woken_ns / asleep_ns:.0f} % of theirs so, after they had been woken."
 
 
 def _alt(table: pd.DataFrame) -> str:

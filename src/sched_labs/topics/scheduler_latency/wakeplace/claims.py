@@ -131,7 +131,7 @@ def _idle_cpu_means_no_wait(table: pd.DataFrame) -> Verdict:
     bound, noise = _woken(table, "bound to the waker"), _woken(table, "bound to an idle CPU")
     reason = (
         f"with the other CPUs idle for {bound.others_idle_percent:.0f} % of the time, {_slow(bound)} of the "
-        f"wake-ups of threads that may use one busy CPU only took more than {ns(SLOW_NS)}; bound to an "
+        f"wake-ups took more than {ns(SLOW_NS)} for threads bound to one CPU, a busy one; bound to an "
         f"idle CPU {_slow(noise)}."
     )
     if bound.slow_lo_percent > noise.slow_hi_percent:

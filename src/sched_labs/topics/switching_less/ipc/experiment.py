@@ -340,7 +340,7 @@ def _check_causes(run: Run, stint: int) -> None:
         run.note("flag", "The victim was switched less often than it was told to hand over.")
     quiet = switches[~told] / data.loc[~told, "elapsed_ns"] * 1e9
     if float(quiet.median()) > 200:
-        run.note("flag", "Somebody else took the victim's CPU all the time: other programs run on it.")
+        run.note("flag", "Other programs took the victim's CPU again and again.")
     rates = data.assign(rate=data["lines"] / data["cpu_ns"]).pivot(
         index="trial", columns="condition", values="rate"
     )

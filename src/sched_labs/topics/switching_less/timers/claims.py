@@ -20,7 +20,7 @@ def _wake_at_the_tick(table: pd.DataFrame) -> Verdict:
     """
     own = one_row(table, by="own")
     reason = (
-        f"{own.threads} threads with times of their own woke up after 0.1 ms without a wake-up "
+        f"{own.threads} threads with times of their own woke up after 0.1 ms of quiet "
         f"{own.bursts_per_event:.2f} times an event, and served half of the events within "
         f"{ns(own.late_p50_ns)} of their time."
     )

@@ -16,7 +16,7 @@ NAMES = {
     "one": "one thread for all",
 }
 PANELS = (
-    Panel("Wake-ups after 0.1 ms without, for each event", "bursts_per_event", NUMBER, "bursts_lo_per_event",
+    Panel("Wake-ups after 0.1 ms of quiet, for each event", "bursts_per_event", NUMBER, "bursts_lo_per_event",
           "bursts_hi_per_event"),
     Panel("CPU time for each event", "cpu_ns_per_event", TIME, "cpu_ns_lo_per_event", "cpu_ns_hi_per_event",
           guessed=False),
