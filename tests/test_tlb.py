@@ -148,7 +148,7 @@ def test_the_caption_tells_what_one_and_what_seven_cost() -> None:
     figure = made().plot(recorded=made())
     assert figure.caption == (
         "Over 64 pages, coming back from seven other processes costs 9 µs more than from seven threads, "
-        "141 ns a page; that one costs more than one thread does not stand clear of the noise."
+        "141 ns a page; from one other process, nothing more than from one thread is seen above the noise."
     )
     assert "Seven processes in between: 64 pages 9.5 µs and 1024 pages 9.5 µs." in figure.alt
     assert made(one=8000).plot().caption.endswith("from one other process, 8 µs more than from one thread.")

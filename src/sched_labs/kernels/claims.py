@@ -113,7 +113,7 @@ def _must_wait(known: Evidence) -> Verdict:
     spread = [1.96 * (share * (1 - share) / len(own)) ** 0.5 for share in (late, waited)]
     most, least = late + spread[0], waited - spread[1]
     if least <= 0.5 <= most:
-        raise CannotTell(f"Half is between the two, or too close: {reason}")
+        raise CannotTell(f"Half lies between the two shares, or too close to one: {reason}")
     if least > 0.5:
         _need_their_cpu(known.sleeper, reason)
     return _verdict(least > 0.5, reason)

@@ -91,8 +91,8 @@ def rival(seen: Seen, causes: Causes) -> Iterator[Finding]:
         share_of(lost, seen, causes),
         f"{evidence}{why}; the waits for all other programs are {how(causes)}.",
         "Its own threads may be too many as well: then they wait for each other when the rival has gone. A "
-        "client of the program looks like a rival where no socket tells of it: in another network namespace, "
-        "or one of datagrams where the helper is not there.",
+        "client of the program looks like a rival where no socket tells of it: where it is in another "
+        "network namespace, or sends datagrams and the privileged helper is not installed.",
         f"{widen} the two different CPUs, or this one more weight: cpu.weight (version 1: cpu.shares) of its "
         "control group; a nice value counts only against threads of the same group or session.",
         PAGES["wait"],

@@ -80,5 +80,5 @@ def _caption(row: pd.Series) -> str:
     return (
         f"Under {row['condition']}, the same run shows {cpu} % of a CPU in use, {periods} % of the periods "
         f"throttled, {axes.time_text(row['throttled_ns_per_s'], 2)} of throttled time in each second, and "
-        f"{delayed} % of the requests later than 99 % are without a limit."
+        f"{delayed} % of the requests done later than 99 of 100 are without a limit."
     )

@@ -100,8 +100,8 @@ def _spacing_without_end(table: pd.DataFrame) -> Verdict:
     ended = min(2, endless)
     reason = (
         f"{ns(refilled.extra_ns)} after {_rounds(refilled.rounds)} of the set, {ns(last.extra_ns)} after "
-        f"{_rounds(last.rounds)}; less than {ended:.2g} times as much counts as an end, more than "
-        f"{endless:.2g} times (a square root's growth) as none."
+        f"{_rounds(last.rounds)}; less than {ended:.2g} times as much counts as an end of the growth, more "
+        f"than {endless:.2g} times (the square root of the rounds' ratio) as endless."
     )
     if last.extra_lo_ns > endless * refilled.extra_hi_ns:
         widest = table[table.burst == 1].rounds.max()

@@ -167,9 +167,10 @@ def _kernel_evicts(table: pd.DataFrame) -> Verdict:
     peak = _peak(found)
     if pd.isna(peak.kernel_extra_ns):
         raise CannotTell("This run has no switches to a partner that touches nothing.")
+    noise = f" (the noise is {ns(peak.floor_ns)})" if peak.kernel_extra_ns < peak.floor_ns else ""
     reason = (
         f"at {size(peak.working_set_bytes)}, walked at random, a switch to an idle partner adds "
-        f"{ns(peak.kernel_extra_ns)}, one to a busy partner {ns(peak.extra_ns)}."
+        f"{ns(peak.kernel_extra_ns)}{noise}, one to a busy partner {ns(peak.extra_ns)}."
     )
     if peak.kernel_extra_ns >= max(0.5 * peak.extra_hi_ns, peak.floor_ns):
         return Verdict(HOLDS, reason)

@@ -174,7 +174,7 @@ def _caption(table: pd.DataFrame) -> str:
     row = one.iloc[0]
     if bool(row["space_seen"]) and row["space_ns"] > 0:
         return f"{text}; from one other process, {axes.time_text(row['space_ns'])} more than from one thread."
-    return f"{text}; that one costs more than one thread does not stand clear of the noise."
+    return f"{text}; from one other process, nothing more than from one thread is seen above the noise."
 
 
 def _alt(table: pd.DataFrame) -> str:
