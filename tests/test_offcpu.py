@@ -125,7 +125,7 @@ def test_sleep_ends_at_the_wake_up() -> None:
         ("hog", "runnable", "irq", 600), ("nap", "interruptible", "nap", 300), ("nap", "woken", "nap", 100)
     )
     caption = drawn.plot().caption
-    assert "70 % of the time" in caption and "the others it was 25 %" in caption
+    assert "70 % of the time" in caption and "the others spent 25 % of theirs" in caption
 
 
 def test_nothing_to_draw_or_fold() -> None:
