@@ -135,7 +135,7 @@ HOP_CASES: list[Case] = [
     ("004-039", HOLDS, [hop("stack", 3), hop("pipe", 3000, 1)], "a stack switch 3 ns"),
     ("004-039", HOLDS, [hop("stack", 1.79)], "a stack switch 1.79 ns"),
     ("004-039", FAILS, [hop("stack", 3), hop("asyncio", 2000)],
-     "asyncio 2 µs; like a call is only a stack switch 3 ns."),
+     "asyncio 2 µs; like a call: a stack switch 3 ns."),
     ("004-039", UNKNOWN, [hop("stack", 10)], "span 10 ns"),
     ("004-039", UNKNOWN, [hop("pipe", 3000, 1)], "no coroutine"),
     ("000-066", HOLDS, [hop("go_1", 150, 1)], "in the kernel for each hop: 1 (a Go channel on 1 P)"),

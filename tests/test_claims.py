@@ -765,7 +765,10 @@ def test_every_check_answers_the_four_questions() -> None:
         ("p99 was 2.18 ms (1.18 ms to 3.61 ms).", True),
         ("every 4 ms (4 ms to 4 ms).", True),
         ("27 % (interval 20 to 27).", True),
+        ("a pin saves −20% (-30.0% to -10.0%: pipe).", True),
         ("cpu.stat calls it throttled_time.", False),
+        ("From 0.8 ms to 4.2 ms are 3.4 ms more.", False),
+        ("counts only from 12 to 45 threads.", False),
         ("of 3 runtimes 2 go by it, and 1 to be sure.", False),
     ],
 )

@@ -105,7 +105,8 @@ class Claim:
         return Verdict(verdict.outcome, said)
 
 
-_SPANS = re.compile(r"interval|at both ends|\d\S*( \S+)? to −?\d")  # where a reason shows an interval
+# Where a reason shows an interval; "from 8 to 32" is none.
+_SPANS = re.compile(r"interval|at both ends|(?<![Ff]rom )(?<![\d.,])\d\S*( \S+)? to [−+-]?\d")
 _UNIT = r"(?:\s?(?:ns|µs|ms|s|%|times))?"
 _ALIKE = re.compile(rf"(?<![\d.,])(−?\d[\d.,]*{_UNIT}) to \1({_UNIT})(?=[),;:\]]|\.(?!\d)|$)")
 

@@ -121,9 +121,9 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         KIND,
         alt=f"A timeline of {len(names)} threads under {scheduler}, from {start_ms:.0f} to {end_ms:.0f} ms: "
         "bars where a thread has the CPU, thin lines where it waits.  "
-        f"{worst['thread']} has the longest wait since all began, {longest}.",
+        f"{worst['thread']} has the longest wait, {longest}.",
         caption=f"Under {scheduler}, {worst['thread']} waited {longest} for the CPU: "
-        "the longest wait of this run after the first turn of each of its threads.",
+        "the longest wait of this run since each of its threads had its second turn.",
         provenance=provenance(result, None),
         data=table,
         title="Who has the CPU, and who waits for it",

@@ -38,7 +38,7 @@ def _like_a_switch(table: pd.DataFrame) -> Verdict:
     least, most = stalls.stall_ns.min(), stalls.stall_ns.max()
     reason = (
         f"the median stall of each limit lasted between {ns(least)} and {ns(most)}, and by the "
-        f"kernel's count a throttled period stood still for at least {ns(counted)} on average."
+        f"kernel's count the thread stood still for at least {ns(counted)} of a throttled period, on average."
     )
     if low > 200_000 and counted > 200_000:
         return Verdict(FAILS, reason)

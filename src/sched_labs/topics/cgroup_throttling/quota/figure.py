@@ -200,7 +200,7 @@ def _caption(table: pd.DataFrame) -> str:
     grain = axes.time_text(table["tolerance_ns"].max(), 2)
     agree = (
         f"a slice of quota and a tick make {grain}: of the {len(told)} limits whose rest is longer, {near} "
-        "had a median stall within that of the rest"
+        "had a median stall that differs from it by no more"
     )
     return (
         f"With {row['share_percent']:g} % of {axes.time_text(row['period_ns'])} the thread stands still for "

@@ -12,7 +12,7 @@ TIMELINE = "throttle.timeline"
 
 def _range(percent: pd.Series[float]) -> str:
     low, high = f"{percent.min():.0f}", f"{percent.max():.0f}"
-    return f"{low} %" if low == high else f"{low} to {high} %"
+    return f"{low} %" if low == high else f"between {low} and {high} %"
 
 
 def _like_a_slower_cpu(table: pd.DataFrame) -> Verdict:

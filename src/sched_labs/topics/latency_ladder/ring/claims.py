@@ -47,7 +47,7 @@ def _one_switch_a_hop(table: pd.DataFrame) -> Verdict:
     counts = rows.switches_per_hop
     return yes(
         bool((abs(counts - 1) <= TOLERANCE).all()),
-        f"counted a hop, with memory, in order: {counts.min():.2f} to {counts.max():.2f} switches.",
+        f"counted a hop, with memory, in order: between {counts.min():.2f} and {counts.max():.2f} switches.",
     )
 
 

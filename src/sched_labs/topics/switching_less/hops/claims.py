@@ -31,7 +31,7 @@ def _like_a_call(table: pd.DataFrame) -> Verdict:
     if len(dear):
         near = ways[ways.ns_hi_per_hop <= 10]
         like = [f"{NAMES_OF_HOPS[str(way.by)]} {ns(way.ns_per_hop)}" for _, way in near.iterrows()]
-        said += f"; like a call is only {' and '.join(like)}" if like else ""
+        said += f"; like a call: {', '.join(like)}" if like else ""
         return Verdict(FAILS, f"{said}.")
     if (ways.ns_hi_per_hop <= 10).all():
         return Verdict(HOLDS, f"{said}.")
