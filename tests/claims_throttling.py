@@ -327,7 +327,7 @@ CASES: list[Case] = [
     ("000-130", UNKNOWN, _neighbours((38, 30, 42)), "Not faster for sure"),
     ("000-130", UNKNOWN, [service()], "did not measure weight"),
     ("slower-cpu", UNKNOWN, [moments(98)], "98 % of the requests"),
-    ("slower-cpu", FAILS, [moments(40), moments(50, 25)], "40 to 50 % of the requests met"),
+    ("slower-cpu", FAILS, [moments(40), moments(50, 25)], "between 40 and 50 % of the requests met"),
     ("slower-cpu", UNKNOWN, [moments(40), moments(50, 7)], "not far enough apart"),
     ("slower-cpu", UNKNOWN, [moments(NAN)], "not watched"),
     ("slower-cpu", UNKNOWN, [moments(0, throttled=0)], "No period was throttled"),
