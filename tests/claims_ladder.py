@@ -167,6 +167,7 @@ RING: list[Case] = [
     ("004-032", UNKNOWN, [hop(1500), hop(7700, rings=2, size=16 * KIB)], "no second ring at 64 KiB"),
     ("004-032", UNKNOWN, [hop(40), hop(7700, rings=2)], "starts at −10 ns"),
     ("lat_ctx-hop", HOLDS, [hop(1500), hop(1500, processes=8, hops=1.01)], "between 1.00 and 1.01 switches"),
+    ("lat_ctx-hop", HOLDS, [hop(1500), hop(1500, processes=8)], "in order: 1.00 switches at every size"),
     ("lat_ctx-hop", FAILS, [hop(1500), hop(1500, processes=8, hops=1.97)], "between 1.00 and 1.97 switches"),
     ("lat_ctx-hop", UNKNOWN, [hop(1500, size=0, hops=1.9)], "no ring whose processes sum"),
     ("lat_ctx-sum", HOLDS, [BARE, hop(4000), walk(5000)], "64 KiB: 3.5 µs more than without memory"),

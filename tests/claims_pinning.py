@@ -95,7 +95,7 @@ def hand_over(place: str, trip: float, by: str = "pipe", *, moves: float = 0.0, 
 ONE = hand_over("same_cpu", 5000)
 FUTEX = (("same_cpu", 5000), ("unpinned", 9_200))
 TURN_CASES: list[Case] = [
-    ("000-097-turn", HOLDS, [ONE, hand_over("unpinned", 6000, moves=12)], "pin has it, at most 12 when free"),
+    ("000-097-turn", HOLDS, [ONE, hand_over("unpinned", 6000, moves=12)], "12 when free. That is what a pin"),
     ("000-097-turn", FAILS, [hand_over("other_cpu", 1, moves=3), hand_over("unpinned", 1)], "at most 3"),
     ("000-097-turn", UNKNOWN, [ONE], "does not have both"),
     ("004-022", HOLDS, [ONE, hand_over("unpinned", 11_000)], "saves 54.5% (49.8% to 58.9%: pipe, threads)"),

@@ -75,7 +75,9 @@ def test_the_longest_wait_is_not_the_one_in_which_all_threads_begin() -> None:
     turns = [(1, 0.0, None), (2, 1.0, None), (1, 10.0, 9.0), (2, 21.0, 20.0), (1, 30.0, 5.0), (2, 40.0, 8.0)]
     data = pd.DataFrame(turns, columns=["pid", "start_us", "waited_us"])
     assert longest_wait(data)["waited_us"] == 8.0
+    assert longest_wait(data)["of"] == "this run since each of its threads had its second turn"
     assert longest_wait(data[:4])["waited_us"] == 20.0  # nobody waited later
+    assert longest_wait(data[:4])["of"] == "this run"
     starved = data[(data["pid"] == 1) | (data["start_us"] == 1.0)]
     assert longest_wait(starved)["waited_us"] == 9.0  # the other one has not begun
 

@@ -23,7 +23,8 @@ _LABELS = {
 
 
 def longest_wait(data: pd.DataFrame) -> pd.Series:
-    """The row of `.data` that ended the longest wait of these threads since all of them have begun.
+    """The row of `.data` that ended the longest wait of these threads since all of them have begun, and in
+    `of` which waits were looked at.
 
     All begin at the same moment, so one of them waits for all others then, whatever the scheduler does.  The
     first turn of a thread is before that moment, its second one the first after it.  Where a thread never had
@@ -31,13 +32,13 @@ def longest_wait(data: pd.DataFrame) -> pd.Series:
 
     Raises ResultError where nobody ever waited.
     """
-    waits = data[data["waited_us"].notna()]
+    waits = data[data["waited_us"].notna()].assign(of="this run")
     if waits.empty:
         raise ResultError("No thread of this workload ever waited for a CPU.", "Look at `.data`.")
     second = data.groupby("pid")["start_us"].nth(1)
     later = waits[waits["start_us"] - waits["waited_us"] >= second.max()]
     if len(second) == data["pid"].nunique() and len(later):
-        waits = later
+        waits = later.assign(of="this run since each of its threads had its second turn")
     return waits.iloc[int(waits["waited_us"].argmax())]
 
 
@@ -121,9 +122,9 @@ def draw(result: Drawable, recorded: Drawable | None, predictions: Sequence[Pred
         KIND,
         alt=f"A timeline of {len(names)} threads under {scheduler}, from {start_ms:.0f} to {end_ms:.0f} ms: "
         "bars where a thread has the CPU, thin lines where it waits.  "
-        f"{worst['thread']} has the longest wait, {longest}.",
+        f"{worst['thread']} has the longest wait of {worst['of']}, {longest}.",
         caption=f"Under {scheduler}, {worst['thread']} waited {longest} for the CPU: "
-        "the longest wait of this run since each of its threads had its second turn.",
+        f"the longest wait of {worst['of']}.",
         provenance=provenance(result, None),
         data=table,
         title="Who has the CPU, and who waits for it",

@@ -199,8 +199,8 @@ def _caption(table: pd.DataFrame) -> str:
     near = (abs(told["stall_ns"] - told["formula_stall_ns"]) <= told["tolerance_ns"]).sum()
     grain = axes.time_text(table["tolerance_ns"].max(), 2)
     agree = (
-        f"a slice of quota and a tick make {grain}: of the {len(told)} limits whose rest is longer, {near} "
-        "had a median stall that differs from it by no more"
+        f"of the {len(told)} limits whose rest is longer than {grain} (a slice of quota and a tick), {near} "
+        f"had a median stall within {grain} of that rest"
     )
     return (
         f"With {row['share_percent']:g} % of {axes.time_text(row['period_ns'])} the thread stands still for "

@@ -14,7 +14,7 @@ PANELS = (
     Panel("CPU time, of one CPU (docker stats)", "cpu_share", SHARE),
     Panel("Throttled time in each second", "throttled_ns_per_s", TIME, least=1e6),
     Panel("Throttled periods, of all periods", "throttled_periods_share", SHARE),
-    Panel("Requests later than 99 % without a limit", "delayed_share", SHARE),
+    Panel("Requests longer than 99 % without a limit", "delayed_share", SHARE),
 )
 
 
@@ -80,5 +80,5 @@ def _caption(row: pd.Series) -> str:
     return (
         f"Under {row['condition']}, the same run shows {cpu} % of a CPU in use, {periods} % of the periods "
         f"throttled, {axes.time_text(row['throttled_ns_per_s'], 2)} of throttled time in each second, and "
-        f"{delayed} % of the requests done later than 99 of 100 are without a limit."
+        f"{delayed} % of the requests took longer than 99 of 100 do without a limit at the highest demand."
     )

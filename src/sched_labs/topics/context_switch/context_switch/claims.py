@@ -179,10 +179,11 @@ def _pinned_stays(table: pd.DataFrame) -> Verdict:
     moves = float(pinned.migrations_per_1000.max())
     unpinned = float(free.migrations_per_1000.max())
     reason = (
-        f"at most {number_text(moves)} moves in 1,000 round trips when pinned, as a pin has it, "
+        f"at most {number_text(moves)} moves in 1,000 round trips when pinned, "
         f"at most {number_text(unpinned)} when free."
     )
-    return yes(moves < 0.1, reason)
+    held = moves < 0.1
+    return yes(held, f"{reason} That is what a pin is for, and no result of it." if held else reason)
 
 
 def _saves_half(table: pd.DataFrame) -> Verdict:

@@ -45,9 +45,10 @@ def _one_switch_a_hop(table: pd.DataFrame) -> Verdict:
     if rows.empty:
         raise CannotTell("This run has no ring whose processes sum their memory.")
     counts = rows.switches_per_hop
+    low, high = f"{counts.min():.2f}", f"{counts.max():.2f}"
+    counted = f"{low} switches at every size" if low == high else f"between {low} and {high} switches"
     return yes(
-        bool((abs(counts - 1) <= TOLERANCE).all()),
-        f"counted a hop, with memory, in order: between {counts.min():.2f} and {counts.max():.2f} switches.",
+        bool((abs(counts - 1) <= TOLERANCE).all()), f"counted a hop, with memory, in order: {counted}."
     )
 
 

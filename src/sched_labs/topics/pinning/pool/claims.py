@@ -77,10 +77,11 @@ def _keeps_warm(table: pd.DataFrame) -> Verdict:
     floor = pinned["floor_ns_per_request"]
     foreseen = max(0.0, most["move_ns"] - most["stall_ns"]) * most["moves_per_request"]
     if most["move_ns"] > 0:
-        without = "; a wait for a piece of the intruder taken off" if most["stall_ns"] > 0 else ""
+        less = " less one whole piece of the intruder" if most["stall_ns"] > 0 else ""
+        spread = f"{ns(foreseen)} a request over all requests" if foreseen else "nothing"
         reason += (
-            f" After a move a request took {ns(most['move_ns'])} longer, waits included{without}, "
-            f"{f'{ns(foreseen)} spread over all' if foreseen else 'nothing is left'}."
+            f" After a move a request took {ns(most['move_ns'])} longer, waits included;"
+            f"{less} that is {spread}."
         )
     if high < -floor:
         return Verdict(FAILS, f"{reason} A pin cost {ns(-saved)} ({ns(-high)} to {ns(-low)}).")
@@ -105,10 +106,11 @@ def _no_moves(table: pd.DataFrame) -> Verdict:
     most = float(pinned["kernel_moves_per_request"].max())
     free = table.loc[table["placement"] == "free", "kernel_moves_per_request"].max()
     reason = (
-        f"at most {number_text(most, 2)} moves a request pinned, as a pin has it, and up to "
-        f"{number_text(free, 2)} free, by "
+        f"at most {number_text(most, 2)} moves a request pinned and up to {number_text(free, 2)} free, by "
         "the kernel's count, in which a move there and back is two."
     )
+    if most < RARE:
+        reason += " That is what a pin is for, and no result of it."
     return holds_or_fails(most < RARE, most > OFTEN, reason, f"Neither below {RARE} nor above {OFTEN}:")
 
 
